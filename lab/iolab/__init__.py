@@ -2,8 +2,8 @@
 
 From Python, start with `iolab.vs("epoll", "io_uring")`; docs/python.md shows the rest.
 
-The folders say what the lab does, and each module says first what it is for. `contract`, `plan` and `results` hold the
-data, `judge` and `report` are functions over it: they need no engine. `machine`, `measure` and `capacity` measure.
+`contract`, `plan` and `results` hold the data; `judge` and `report` are functions over it and need no engine.
+`machine`, `measure` and `capacity` measure. Each module begins with its purpose.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "write_report",
 ]
 
-# Where each name is. They are looked up when they are used, because commands start faster without what is behind them.
+# The modules of names outside `api`. Names are imported on first use, because commands start faster without `api`.
 _HOMES = {"IolabError": "errors", "Results": "judge.results"}
 
 

@@ -1,4 +1,4 @@
-"""The console command. What only hands over to the engine loads nothing that is slow to load."""
+"""The console command. A verb of the engine imports no slow modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 def main() -> int:
     """Runs the command line of this process; returns the exit code."""
-    # Ctrl-C while modules are loading ends the process at once, and shows no traceback.
+    # While modules load, Ctrl-C ends the process at once without a traceback.
     raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if raises:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

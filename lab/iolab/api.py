@@ -3,7 +3,7 @@
     import iolab
     found = iolab.vs("epoll", "io_uring", connections=50, quick=True)
 
-They print nothing. They raise `IolabError`, whose message is one line that says what to do.
+They print nothing. They raise `IolabError`; its message is one line that says what to do.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def vs(
     Names are those of models, of the registry, and of a `contestants.toml` in the working directory.
 
     `setting` takes an experiment's settings by their last names, as `protocol="http", connections=100`, and `settings`
-    by their full names, as `{"path.delay_ms": 24.5}`. There are 12 `blocks`, or as many as a pilot chooses: for ratios
-    of requests and CPU `within` a half-width (0.02: 2 %), for a time of `budget_ms` in all, or both.
+    by their full names, as `{"path.delay_ms": 24.5}`. The default is 12 `blocks`. With `within`, `budget_ms` or both, a
+    pilot chooses the number: for ratios of requests and CPU within this half-width (0.02: 2 %), in this total time.
 
     A finished comparison is measured again; an interrupted one continues, unless `fresh`. `on_event` is called with
     each event of the run.
@@ -80,7 +80,7 @@ def vs(
     count = {} if blocks is None else {"blocks": blocks}
     plan = vs_plan(servers, _by_name(settings, setting), seed=seed, **count)
     known = registry.load(Path(registry.USERS))
-    # What was named here is to be compared; an experiment goes on without what this machine cannot run.
+    # `by_hand`: servers named here must all run, while an experiment leaves out those this machine cannot run.
     plan = planning.aimed(plan.quick() if quick else plan, within, budget_ms)
     return _run(plan, known, Path(out), on_event, fresh=fresh, by_hand=True)
 
@@ -117,12 +117,12 @@ def run(
     out: str | Path = layout.RUNS,
     on_event: OnEvent = _ignored,
 ) -> Results:
-    """Runs an experiment, given by its name, its file or its plan, or the rest of it.
+    """Runs or resumes an experiment, given by its name, its file or its plan.
 
-    With other `settings`, as `{"load.connections": 200}`, it is another run, in a folder of its own. One that has ended
-    is measured anew only if it is to be `fresh`, or if it began before `since`, a time in ISO 8601. `within` and
-    `budget_ms` choose the number of blocks, as for `vs`. `on_event` is given each event of the run. A
-    `contestants.toml` beside the file adds servers to the registry.
+    With other `settings`, such as `{"load.connections": 200}`, it is another run in its own folder. A finished run is
+    measured again only with `fresh`, or if it began before `since`, a time in ISO 8601. `within` and `budget_ms` choose
+    the number of blocks, as for `vs`. `on_event` is called with each event of the run. A `contestants.toml` beside the
+    file adds servers to the registry.
     """
     if isinstance(experiment, Plan):
         plan, known = experiment, registry.load(Path(registry.USERS))
@@ -144,10 +144,10 @@ def begin_suite(
     fresh: bool = False,
     out: str | Path = layout.RUNS,
 ) -> SuiteRun:
-    """Begins a run of a suite, or of the parts in `only`, and returns its record; its experiments run later.
+    """Begins or resumes a run of a suite, or of the parts in `only`, and returns its record.
 
-    Each is then opened, and the ended ones take no time. A run that is gone on with counts no trial from before it was
-    last asked to be `fresh`. Until an experiment ends again, the record keeps the run of it that ended before.
+    It runs no experiment. A resumed run counts no trial from before it was last begun with `fresh`. Until an experiment
+    ends again, the record keeps its earlier run.
     """
     suite = suite.only(only)
     asked = SuiteRun(suite=suite, only=tuple(only), is_quick=quick, settings=dict(settings))
@@ -161,7 +161,7 @@ def begin_suite(
 
 
 def with_experiment(record: SuiteRun, experiment: str, found: Results) -> SuiteRun:
-    """The record of a run of a suite with an experiment that has ended, stored beside it."""
+    """The record of a suite's run with a finished experiment added; stored beside the experiment's run."""
     waiting = {name: claims for name, claims in record.waiting.items() if name != experiment}
     further = updated(record, runs={**record.runs, experiment: found.folder.name}, waiting=waiting)
     suites.write(found.folder.parent, further)
@@ -186,10 +186,10 @@ def compare(
     allow: Set[Circumstance] = frozenset(),
     out: str | Path = layout.RUNS,
 ) -> RunComparison:
-    """What changed from stored run `a` to stored run `b`, or from the reference of each contestant of `a` to it.
+    """What changed from stored run `a` to stored run `b`, or without `b` from each contestant's reference to it.
 
-    Runs are given by their folders or by their names in `out`. A difference counts beyond the `threshold`, a share.
-    Runs of different machines, load generators or plans are refused unless `allow` names that.
+    Runs are given by their folders or by their names in `out`. Differences beyond `threshold`, a share, count. Runs of
+    different machines, load generators or plans are refused unless `allow` names the difference.
     """
     runs_folder = Path(out)
     first = _comparable(a, runs_folder)
@@ -209,7 +209,7 @@ def _comparable(name: str | Path, out: Path) -> Results:
 
 
 def _of_one_run(name: str | Path, out: Path) -> Path:
-    """The folder of a run; raises BadInput where it is a suite."""
+    """The folder of a run; raises BadInput if it is a suite's."""
     folder = runs.find(name, out)
     if runs.is_suite(folder):
         raise BadInput(f"{folder} is a suite: name the run of one of its experiments (iolab list runs has them)")
@@ -221,8 +221,8 @@ def query(
 ) -> Table:
     """The result of a query in SQL over all stored runs in `out`, or over the named ones.
 
-    docs/query.md has the views and their columns. A run that was not named and cannot be read is left out, and
-    `on_unreadable` is called with the reason.
+    docs/query.md has the views and their columns. Without `names`, unreadable runs are left out, and `on_unreadable` is
+    called with the reason for each.
     """
     from iolab.tables import database  # DuckDB takes longer to load than all else
 
@@ -236,7 +236,7 @@ def export(
     out: str | Path = layout.RUNS,
     on_unreadable: Callable[[StoreError], None] = _ignored,
 ) -> dict[Path, int]:
-    """Writes the views of `query` as files into a folder: one file for each view and format.
+    """Writes the views of `query` into a folder: one file for each view and format.
 
     Returns the number of rows in each file. The other arguments are those of `query`.
     """
@@ -246,14 +246,14 @@ def export(
 
 
 def bundle(name: str | Path, path: str | Path | None = None, *, out: str | Path = layout.RUNS) -> Bundle:
-    """Packs a stored run into one file, by default RUN.tar.gz in the working directory: its record and its report."""
+    """Packs the record and the report of a stored run into one file, by default RUN.tar.gz in the working directory."""
     from iolab import bundles
 
     return bundles.write(_of_one_run(name, Path(out)), None if path is None else Path(path))
 
 
 def verify(path: str | Path) -> Verified:
-    """Checks a file that `bundle` wrote: every checksum, and its report, which is made again."""
+    """Checks a file that `bundle` wrote: every checksum, and its report against a new one."""
     from iolab import bundles
 
     return bundles.verify(Path(path))
@@ -262,7 +262,7 @@ def verify(path: str | Path) -> Verified:
 def lint(name: str | Path) -> Linted:
     """Checks a file with outputs of load generators or tables of results, or standard input for `-`.
 
-    Raises `BadInput` where the file cannot be read or nothing in it is recognised.
+    Raises `BadInput` if the file cannot be read or nothing in it is recognised.
     """
     return lint_file(str(name))
 
@@ -270,19 +270,19 @@ def lint(name: str | Path) -> Linted:
 def doctor(*, noise: bool = True, on_noise: Callable[[float], None] = _ignored) -> Examination:
     """Which differences this machine can show, what limits it, and the command that would improve each finding.
 
-    Changes nothing. Noise is measured with a load of about nine seconds; `on_noise` is called before that, with the
-    seconds it takes.
+    Changes nothing. With `noise`, a load of about nine seconds measures it; `on_noise` is called before, with the
+    seconds that takes.
     """
     return examination.examine(with_noise=noise, on_noise=on_noise)
 
 
 def write_report(found: Results | SuiteResults) -> Path:
-    """Writes the report of a run, or of one of a suite, into its folder again: one HTML file."""
+    """Writes the report of a run or of a suite's run into its folder again: one HTML file."""
     return report.write(found)
 
 
 def _stored(names: Sequence[str | Path], out: Path, on_unreadable: Callable[[StoreError], None]) -> list[Stored]:
-    """The named runs, or all that can be read; raises BadInput and StoreError."""
+    """The named runs, or all readable ones; raises BadInput and StoreError."""
     if names:
         return [Stored(folder) for folder in dict.fromkeys(_of_one_run(name, out) for name in names)]
     readable = []
@@ -296,7 +296,7 @@ def _stored(names: Sequence[str | Path], out: Path, on_unreadable: Callable[[Sto
 
 
 def _by_name(settings: Mapping[str, Any], short: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by their full names, over the protocol's default, with times of whole intervals."""
+    """The settings by their full names, with the default protocol and times rounded to whole intervals."""
     given = {"workload.protocol": "echo", **settings}
     given |= {DOTTED.get(name, name): each for name, each in short.items()}
     return given | {name: whole_intervals_ms(each) for name in TIMES if isinstance(each := given.get(name), int)}
@@ -314,7 +314,7 @@ def _run(
 ) -> Results:
     """Runs a plan to its end.
 
-    A plan made by hand needs all of its contestants, and is measured again after it has finished.
+    A plan made `by_hand` needs all its contestants, and is measured again if it has finished.
     """
     ours = engine.open_engine()
     contestants.refuse_unknown(plan, ours.description, known)

@@ -1,13 +1,14 @@
-"""A run as one file to hand on, and the check that such a file is whole: `iolab bundle` and `iolab verify`.
+"""Writes a run as one file to share, and checks such files: `iolab bundle` and `iolab verify`.
 
     vs-0123456789abcdef/  manifest.json  machine.json  plan.json  trials.jsonl  …  commands.txt  report.html
 
-The archive is a tar file in gzip. It does not depend on the time, place or user: the same run and the same iolab give
-the same bytes. The manifest lists a SHA-256 for each file, itself included, and names the iolab version of the
-report. Checksums find damage and careless changes. They do not stop a forger, who can write new checksums: compare the
-digest of the file with one that you got in another way.
+The archive is a gzipped tar file. It does not depend on the time, place or user: the same run and the same iolab give
+the same bytes. The manifest lists a SHA-256 for each file, itself included, and names the iolab version that made the
+report. Checksums detect damage and careless changes, but not forgery, because a forger can write new checksums: compare
+the digest of the file with one you got in another way.
 
-A bundle is untrusted input. iolab unpacks no file of it, reads at most a limit, and makes its report in memory.
+A bundle is untrusted input: only its record is written, to a temporary folder, under checked names and below a size
+limit, to make the report again.
 """
 
 from __future__ import annotations
@@ -41,25 +42,25 @@ from iolab.results import layout, store
 from iolab.results.files import unread, write_bytes
 
 MANIFEST, COMMANDS = "manifest.json", "commands.txt"
-# What is made from the record, and made again to verify it.
+# The files made from the record, and made again to verify a bundle.
 MADE = (COMMANDS, layout.REPORT)
-# The files of a record. Whatever else is in a folder of a run stays there.
+# The files of a record. Other files in a run's folder are not bundled.
 RECORD = re.compile(r"[a-z][a-z0-9_-]{0,39}\.jsonl?")
-# The name of a run as the folder in the archive, which unpacks on any system.
+# The folder in the archive: the name of the run, in characters that any system accepts.
 FOLDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}")
-# A trial takes some 20 KiB, so the half of this that a record may take is room for 6,000.
+# A record may take half of this. A trial takes some 20 KiB, so that is room for 6,000.
 CONTENT_BYTES_MAX = 256 << 20
 BLOCK = 512
-# The header of gzip without a time or a name: deflate, best compression, of Unix.
+# The gzip header without a time or a name: deflate, best compression, Unix.
 GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03"
-# The libraries that take part in judging a record and drawing its report.
+# The libraries that affect verdicts and reports.
 LIBRARIES = ("altair", "jinja2", "markupsafe", "numpy", "pydantic", "scipy", "vl-convert-python")
 
 Files = Mapping[str, bytes]
 
 
 class Maker(Frozen):
-    """The iolab that made a report: its version, a digest of its code, and the versions of what it runs on."""
+    """The iolab that made a report: its version, a digest of its code, and the versions of Python and libraries."""
 
     iolab: str
     code: str
@@ -78,7 +79,7 @@ class Sum(Frozen):
 
 
 class Manifest(Frozen):
-    """What is in a bundle. `engine` is what the record says of the engine that measured; None where it says nothing."""
+    """The contents of a bundle. `engine` is the measuring engine by the record, None if the record lacks it."""
 
     schema_: Literal[1] = Field(default=1, alias="schema")
     run: str = Field(pattern=FOLDER.pattern)
@@ -88,7 +89,7 @@ class Manifest(Frozen):
 
 
 class Bundle(NamedTuple):
-    """A written bundle: its file, that file's SHA-256, and a sentence on each line that the run has lost."""
+    """A written bundle: its file, that file's SHA-256, and a sentence on each lost line of the record."""
 
     path: Path
     sha256: str
@@ -96,19 +97,19 @@ class Bundle(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a bundle is, and a sentence on each thing that is not as it should be."""
+    """A checked bundle, and a sentence on each fault."""
 
     manifest: Manifest
     differences: tuple[str, ...]
 
     @property
     def is_of_this_version(self) -> bool:
-        """Whether the report was made by an iolab like this one."""
+        """Whether the report was made by the same iolab, Python and libraries."""
         return self.manifest.made_by == maker()
 
 
 class Unreadable(BadInput):
-    """A file is no bundle, or is damaged so far that nothing of it can be trusted."""
+    """A file is not a bundle, or too damaged to trust any of it."""
 
 
 def write(folder: Path, path: Path | None = None) -> Bundle:
@@ -131,13 +132,13 @@ def write(folder: Path, path: Path | None = None) -> Bundle:
 
 
 def verify(path: Path) -> Verified:
-    """Checks every checksum of a bundle, those of its journals too, and makes its report again; raises Unreadable."""
+    """Checks every checksum of a bundle, including its journals', and makes its report again; raises Unreadable."""
     manifest, files = _unpacked(path)
     differences = [*_sums_that_differ(manifest, files)]
     record = {name: content for name, content in files.items() if name not in MADE}
     try:
         made, faults = _made_from(record)
-    except Exception as error:  # A record that was made up can break any assumption of what judges and draws it.
+    except Exception as error:  # a forged record can break any assumption of the code that judges and draws it
         why = str(error) if isinstance(error, IolabError) else repr(error)
         return Verified(manifest, (*differences, f"no report can be made of this record: {_one_line(why)}"))
     differences += (fault.partition(";")[0] for fault in faults)
@@ -159,7 +160,7 @@ def maker() -> Maker:
 
 
 def _record_of(folder: Path) -> dict[str, bytes]:
-    """The record of a run, read once: a run that goes on meanwhile is bundled as it was."""
+    """The record of a run, read once, so a run that is still going on is bundled as it was."""
     try:
         record = {
             path.name: path.read_bytes()
@@ -175,7 +176,7 @@ def _record_of(folder: Path) -> dict[str, bytes]:
 
 
 def _made_from(record: Files) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """What is made from a record, and a sentence on each torn or altered line; raises StoreError."""
+    """The files made from a record, and a sentence on each torn or altered line; raises StoreError."""
     with tempfile.TemporaryDirectory(prefix="iolab-") as scratch:
         folder = Path(scratch)
         for name, content in record.items():
@@ -188,19 +189,19 @@ def _made_from(record: Files) -> tuple[dict[str, bytes], tuple[str, ...]]:
 
 
 def _comparison_of(folder: Path) -> tuple[str, str, tuple[str, ...]]:
-    """The report of a comparison or an experiment, its commands, and what its record has lost."""
+    """The report of a comparison or an experiment, its commands, and a sentence on each lost line."""
     found = results.read(folder)
     return report.render(found), "".join(_commands(found.plan, found.machine)), found.faults
 
 
 def _capacity_of(folder: Path) -> tuple[str, str, tuple[str, ...]]:
-    """The same of a search for a capacity."""
+    """The same for a search for a capacity."""
     page, faults = capacity.page_of(folder)
     return page, _capacity_commands(folder), faults
 
 
 def _commands(plan: Plan, machine: Mapping[str, Any]) -> Iterator[str]:
-    """The command that repeats the run, and each contestant of each comparison by hand."""
+    """The command that repeats the run, then those to run each contestant of each comparison by hand."""
     yield f"# the whole run\n{shlex.join(commands.again(plan))}\n"
     for index, comparison in enumerate(plan.comparisons):
         for each in commands.by_hand(plan, index, machine):
@@ -218,7 +219,7 @@ def _one_line(text: str) -> str:
 
 
 def _folder_name(name: str) -> str:
-    """The name of a run as one that unpacks on any system."""
+    """The name of a run in characters that any system accepts."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")[:80] or "run"
 
 
@@ -227,7 +228,7 @@ def _sum(content: bytes) -> Sum:
 
 
 def _manifest_text(manifest: Manifest) -> bytes:
-    """The manifest with its own checksum as the last field, in its one spelling."""
+    """The canonical text of the manifest, with its own checksum as the last field."""
     document = manifest.model_dump(mode="json")
     text = json.dumps(document, indent=2)
     checksum = hashlib.sha256(text.encode()).hexdigest()
@@ -257,7 +258,7 @@ def _sums_that_differ(manifest: Manifest, files: Files) -> Iterator[str]:
 
 
 def _made_otherwise(name: str, manifest: Manifest) -> str:
-    """That a file is not what the record gives, and whether another version may be the reason."""
+    """A sentence on a file that the record does not give, with the versions if they differ."""
     ours = maker()
     if manifest.made_by == ours:
         return f"{name} is not what this record gives"
@@ -275,7 +276,7 @@ def _packed(folder: str, files: Files) -> bytes:
 
 
 def _tar(folder: str, files: Files) -> bytes:
-    """The files as a tar file: in the order of their names after the manifest, of no user and no time."""
+    """The files as a tar file: the manifest, then the others by name, without user and time."""
     text = io.BytesIO()
     with tarfile.open(fileobj=text, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name in sorted(files, key=lambda name: (name != MANIFEST, name)):
@@ -286,7 +287,7 @@ def _tar(folder: str, files: Files) -> bytes:
 
 
 def _unpacked(path: Path) -> tuple[Manifest, dict[str, bytes]]:
-    """The manifest of a bundle, and its other files by their names; raises Unreadable."""
+    """The manifest of a bundle, and its other files by name; raises Unreadable."""
     try:
         with path.open("rb") as file:
             packed = file.read(CONTENT_BYTES_MAX + 1)
@@ -302,7 +303,7 @@ def _unpacked(path: Path) -> tuple[Manifest, dict[str, bytes]]:
 
 
 def _content(packed: bytes) -> bytes:
-    """The tar file in a gzip file of ours, up to a limit; raises Unreadable."""
+    """The tar file in a gzip file of ours, at most CONTENT_BYTES_MAX; raises Unreadable."""
     if not packed.startswith(GZIP):
         raise Unreadable("it does not begin as one")
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -318,10 +319,10 @@ def _content(packed: bytes) -> bytes:
 
 
 def _members(content: bytes) -> tuple[str, dict[str, bytes]]:
-    """The folder in a tar file of ours, and the files in it by their names; raises Unreadable.
+    """The folder in a tar file of ours, and its files by name; raises Unreadable.
 
-    Only names and sizes are read. The tar file is then made again from them and must be the same, so whatever else a
-    header can say, as links and devices, is refused.
+    Only names, sizes and contents are parsed. The tar file is then made again from them and must be equal, which
+    refuses anything else in a header, such as links and devices.
     """
     folders, files, at = set[str](), dict[str, bytes](), 0
     try:
@@ -342,7 +343,7 @@ def _members(content: bytes) -> tuple[str, dict[str, bytes]]:
 
 
 def _size(octal: bytes) -> int:
-    """The size in a header. Python would read a sign as well, and a size below 0 leads back to an earlier header."""
+    """The size in a header. int() would accept a sign, and a negative size leads back to an earlier header."""
     if not octal.isdigit():
         raise ValueError(octal)
     return int(octal, 8)

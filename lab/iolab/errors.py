@@ -1,22 +1,22 @@
-"""What a failure that is no fault of ours has in common: one line for a person, and the exit code of a command."""
+"""Expected failures: a message of one line, and the exit code of a command."""
 
 from __future__ import annotations
 
 
 class IolabError(Exception):
-    """Something cannot be done. The message is one line: what is wrong, and what to do."""
+    """An expected failure. The message is one line: what is wrong, and what to do."""
 
     code = 1
 
 
 class BadInput(IolabError):
-    """What was asked for cannot be."""
+    """The request is invalid or cannot be met."""
 
     code = 2
 
 
 class PlanError(BadInput, ValueError):
-    """A plan that cannot be. The message is one line: where, which key, and what to do."""
+    """An invalid plan. The message is one line: where, which key, and what to do."""
 
 
 class StoreError(IolabError):

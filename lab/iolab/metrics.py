@@ -1,8 +1,8 @@
-"""Every metric there is, in one table: how it is called, measured, compared and said. A new metric is a row here.
+"""The table of all metrics: how each is named, measured, compared and printed. A new metric is a row here.
 
-Plans name metrics, verdicts judge them, and the terminal, the page and the exports show them: all of them read this
-table. So do those who need the quantiles of a report, which are the fields of the contract's `Latency`. Few metrics are
-compared in every comparison; the others are there for claims, published tables and exports.
+Plans, verdicts, the terminal, the page and the exports all use this table, and so does everything that needs the
+quantiles of a report, which are the fields of the contract's `Latency`. Few metrics are compared in every comparison;
+the others are for claims, published tables and exports.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from iolab.wording import Bound, nearest, number
 BEYOND_QUANTILE_MIN = 10
 # The quantiles of a report by their fields: "p99_9" is 0.999.
 QUANTILES = {name: float(f"0.{name[1:].replace('_', '')}") for name in Latency.model_fields if name[1:2].isdigit()}
-# Those that are read from the report's histogram.
+# Those computed from the report's histogram.
 MORE_QUANTILES = {"p10": 0.10, "p25": 0.25, "p75": 0.75, "p95": 0.95}
 
-# Whose figure: the server's, the load generator's, that of both, or that of all there is on the machine.
+# Whose figure: the server's, the load generator's, that of both, or the whole machine's.
 Side = Literal["server", "client", "both", "machine"]
 
 
@@ -39,12 +39,12 @@ def _known(key: str) -> str:
     return key
 
 
-# The key of a row of the table.
+# The key of a metric in the table.
 Metric = Annotated[str, AfterValidator(_known)]
 
 
 class UsedByProcess(Protocol):
-    """What is known of one process of a server."""
+    """The memory of one process of a server."""
 
     @property
     def pss_bytes(self) -> int | None: ...
@@ -53,7 +53,7 @@ class UsedByProcess(Protocol):
 
 
 class Series(Protocol):
-    """A server along a trial, sample by sample."""
+    """Samples of a server during a trial."""
 
     @property
     def times_ns(self) -> Sequence[int]: ...
@@ -66,7 +66,7 @@ class Series(Protocol):
 
 
 class Used(Protocol):
-    """What is known of a server's use of the machine in a trial."""
+    """A server's use of the machine in a trial."""
 
     @property
     def cpu_ns(self) -> int: ...
@@ -135,7 +135,7 @@ class Used(Protocol):
 
 
 class ByClient(Protocol):
-    """What a client that is not ours says of its run, and what it used."""
+    """The figures that another client than our generator reports, and the resources it used."""
 
     @property
     def requests(self) -> int: ...
@@ -152,7 +152,7 @@ class ByClient(Protocol):
 
 
 class Finished(Protocol):
-    """A finished trial, as far as metrics are read from it: of a load of ours, of another client, or of no load."""
+    """The parts of a finished trial that metrics use: with our load, another client's, or none."""
 
     @property
     def report(self) -> Report | None: ...
@@ -171,17 +171,17 @@ ReadHeld = Callable[[Used], float | None]
 class Row:
     """One metric.
 
-    `read` gives the value of a trial in the base unit that the name of its `column` in exports states; `sides` gives it
-    for others than the server, where the record holds it. `of_client` gives it of a trial whose load was made by a
-    client that is not ours, and `held`, from what was used alone, of any trial, also of one without a load. It is shown
-    in `unit`, after it is divided by `scale`.
-    `heading` is that of a column of figures, `short` the same for a narrow terminal. A sentence calls it `noun`: with a
-    `verb` "A serves 2x the requests of B", else "the memory of A is 2x that of B"; less of it is `fewer`.
+    `read` gives the value of a trial in the base unit that the `column` of exports names; `sides` has the functions for
+    sides other than the server, if the record has their values. `of_client` reads it from a trial with another client
+    than our generator, and `held` from the resources used alone, in any trial, even one without a load. It is printed
+    in `unit`, divided by `scale`.
+    `heading` is the title of a column, `short` the one for a narrow terminal. Sentences use `noun`: with a `verb` "A
+    serves 2x the requests of B", else "the memory of A is 2x that of B"; the comparative of less is `fewer`.
 
-    Those that are `compared` are judged in every comparison. `limited` is what a saturated generator leaves of a
-    figure: a bound, or all of it. By those that are ranked many contestants are put in order. A time is drawn with the
-    quantiles, and in a closed loop it mirrors the requests. One `of_failures` is defined where no request was answered.
-    One `per_processor` is a share of all processors of the machine.
+    `is_compared`: judged in every comparison. `limited`: the bound that a figure becomes if the server was not the
+    limit, or "exact". `is_ranked`: orders many contestants. `is_time`: drawn with the quantiles; in a closed loop it
+    mirrors the requests. `of_failures`: defined even if no request was answered. `per_processor`: divided by the
+    machine's number of processors.
     """
 
     key: str
@@ -208,37 +208,37 @@ class Row:
 
     @property
     def known_sides(self) -> tuple[Side, ...]:
-        """The sides that the record holds it of, the server first."""
+        """The sides that the record has values of, the server first."""
         return tuple(dict.fromkeys(("server", *self.sides, *self.held, *self.of_client)))
 
     @property
     def better(self) -> str:
-        """The side of a chart on which the better contestants are."""
+        """The side of a chart with the better contestants."""
         return "right" if self.more_is_better else "left"
 
     @property
     def best(self) -> str:
-        """What the first of a ranking has of it."""
+        """The title of the first place in a ranking, such as `Most requests`."""
         superlative = "Most" if self.more_is_better else "Lowest" if self.is_time else "Least"
         return f"{superlative} {self.noun}"
 
     def clause(self, more: str, ratio: object, less: str) -> str:
-        """Who has more of it than the other, and by how much, in words."""
+        """A clause on which contestant has more, and by how much."""
         if self.verb:
             return f"{more} {self.verb} {ratio} the {self.noun} of {less}"
         return f"the {self.noun} of {more} is {ratio} that of {less}"
 
     def shown(self, value: float) -> str:
-        """A value for people, with its unit."""
+        """A value as printed, with its unit."""
         return f"{number(value / self.scale)} {self.unit}".rstrip()
 
 
 def value_of(
     trial: Finished | None, metric: Metric, side: Side = "server", processors: int | None = None
 ) -> float | None:
-    """One trial's value of a metric; None where it was not measured or its quantile is not supported.
+    """One trial's value of a metric; None if it was not measured or has too few requests for its quantile.
 
-    A share of the machine needs the number of its `processors`.
+    A share of the machine needs its number of `processors`.
     """
     if trial is None:
         return None
@@ -257,7 +257,7 @@ def _value_of(trial: Finished, row: Row, side: Side) -> float | None:
 
 
 def _value_without_report(trial: Finished, row: Row, side: Side) -> float | None:
-    """What is known of a trial whose load was not made by our generator, or that had none."""
+    """The value of a metric in a trial without a load from our generator."""
     if trial.server is None:
         return None
     if side in row.held:
@@ -267,12 +267,12 @@ def _value_without_report(trial: Finished, row: Row, side: Side) -> float | None
 
 
 def quantile_supported(requests: int, quantile: float) -> bool:
-    """Whether so many requests carry this quantile: 1,000 for a p99, 10,000 for a p99.9."""
+    """Whether there are enough requests for this quantile: 1,000 for a p99, 10,000 for a p99.9."""
     return requests * min(quantile, 1 - quantile) >= BEYOND_QUANTILE_MIN - 1e-6
 
 
 def quantile_ns(report: Report, name: str) -> float | None:
-    """A quantile of the latency, by its name; None where there are too few requests for it."""
+    """A quantile of the latency by name; None if there are too few requests for it."""
     return _quantile_of(report.latency_ns, name, report.requests.correct)
 
 
@@ -297,7 +297,7 @@ def _server_cores(report: Report, server: Used | None) -> float | None:
 
 
 def _client_cores(report: Report, server: Used | None) -> float:
-    """Its `wall_ns` counts the window once for each thread."""
+    """The generator's cores used; its `wall_ns` counts the window once for each thread."""
     return report.generator.cpu_ns / (report.generator.wall_ns / report.threads)
 
 
@@ -307,7 +307,7 @@ def _both_cores(report: Report, server: Used | None) -> float | None:
 
 
 def _per_request(cores: Read) -> Read:
-    """The processor time of one request, from that of all."""
+    """The processor time per request, from the cores used."""
 
     def read(report: Report, server: Used | None) -> float | None:
         used = cores(report, server)
@@ -325,7 +325,7 @@ def _of_server(get: Callable[[Used], float | None]) -> Read:
 
 
 def _of_server_per_request(get: Callable[[Used], float | None]) -> Read:
-    """What the server did in its window, over the requests of that time."""
+    """A figure per request: the server's rate of it in its own window over the rate of requests."""
 
     def read(report: Report, server: Used | None) -> float | None:
         value = None if server is None else get(server)
@@ -335,7 +335,7 @@ def _of_server_per_request(get: Callable[[Used], float | None]) -> Read:
 
 
 def _sum(*counts: int | None) -> int | None:
-    """What counts make together; None where one is unknown."""
+    """The sum of counts; None if one is unknown."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
@@ -383,7 +383,7 @@ def _mean(sizes: Sequence[int]) -> float | None:
 
 
 def _rss_growth(server: Used) -> float | None:
-    """By how many bytes it grew in a second, from before the load to the end."""
+    """The growth of resident memory in bytes per second, from before the load to the end."""
     series = server.growth
     if series is None or len(series.times_ns) < 2:
         return None
@@ -395,7 +395,7 @@ def _most(get: Callable[[Series], Sequence[int]]) -> ReadHeld:
 
 
 def _held(server: ReadHeld, others: Mapping[Side, ReadHeld] | None = None) -> dict[str, Any]:
-    """The fields of a row for what a side has or has used by itself, whatever load there was."""
+    """The fields of a row for resources of each side, which need no report of a load."""
     held: dict[Side, ReadHeld] = {"server": server, **(others or {})}
     sides: dict[Side, Read] = {side: _of_server(get) for side, get in held.items()}
     return {"read": sides.pop("server"), "sides": sides, "held": held}
@@ -412,7 +412,7 @@ def _memory(server: ReadHeld, client: ReadHeld) -> dict[str, Any]:
 
 
 def _by_client(get: Callable[[ByClient, Used], float | None]) -> Mapping[Side, ReadClient]:
-    """What a client that is not ours says, of the server's side."""
+    """The server's value in trials with another client than our generator."""
     return {"server": get}
 
 
@@ -421,7 +421,7 @@ def _client_throughput(client: ByClient, server: Used) -> float | None:
 
 
 def _cores_by_client() -> Mapping[Side, ReadClient]:
-    """Cores used while a client that is not ours ran, its own start included."""
+    """Cores used while another client than our generator ran, including its start."""
     return {
         "server": lambda client, server: server.cpu_ns / server.wall_ns,
         "client": lambda client, server: client.cpu_ns / client.wall_ns,
@@ -438,7 +438,7 @@ def _per_client_request(get: Callable[[ByClient, Used], float | None]) -> ReadCl
 
 
 def _memory_row(key: str, title: str, heading: str, column: str, get: ReadHeld) -> Row:
-    """Memory of one side alone, for published tables and exports."""
+    """A row of the memory of one side alone, for published tables and exports."""
     return Row(
         key=key,
         title=title,
@@ -452,7 +452,7 @@ def _memory_row(key: str, title: str, heading: str, column: str, get: ReadHeld) 
 
 
 def _spent(server: Callable[[Used], float | None], client: Callable[[Used], float | None]) -> dict[str, Any]:
-    """The fields of a row for what a request costs the server, and what it costs the generator."""
+    """The fields of a row for a cost per request, of the server and of the generator."""
     return {
         "read": _of_server_per_request(server),
         "sides": {"client": _of_server_per_request(client)},
@@ -461,7 +461,7 @@ def _spent(server: Callable[[Used], float | None], client: Callable[[Used], floa
 
 
 def _time_row(key: str, what: str, **spent: Any) -> Row:
-    """Processor time of a request, of one kind."""
+    """A row of one kind of processor time per request."""
     return Row(
         key=key,
         title=f"{what[0].upper()}{what[1:]} per request",
@@ -475,7 +475,7 @@ def _time_row(key: str, what: str, **spent: Any) -> Row:
 
 
 def _events_row(key: str, what: str, heading: str, **spent: Any) -> Row:
-    """How often something happens in a request."""
+    """A row of events per request."""
     return Row(
         key=key,
         title=f"{what[0].upper()}{what[1:]} per request",
@@ -516,7 +516,7 @@ def _latency_quantile(key: str, noun: str = "", *, is_compared: bool = False) ->
 
 
 def _of_times(prefix: str, what: str, get: Callable[[Report], Latency | None]) -> tuple[Row, ...]:
-    """Rows of a distribution beside the latency: its mean, some of its quantiles, its least and its largest."""
+    """Rows of another distribution than the latency: its mean, quantiles, minimum and maximum."""
 
     def read(report: Report, name: str) -> float | None:
         times = get(report)
@@ -560,12 +560,12 @@ def _count(key: str, title: str, noun: str, read: Read, *, of_failures: bool = F
 
 
 def _held_count(key: str, title: str, noun: str, get: ReadHeld, *, of_failures: bool = False) -> Row:
-    """A count of what a server has by itself."""
+    """A row of a count of the server's own resources."""
     return replace(_count(key, title, noun, _of_server(get), of_failures=of_failures), **_held(get))
 
 
 def _time_to_finish(report: Report, server: Used | None) -> float:
-    """That of a run of a number of requests ends with the last reply, that of others with their window."""
+    """A run of a number of requests ends with the last reply, others with their window."""
     return float(report.end_ns - report.begin_ns if report.finish_ns is None else report.finish_ns)
 
 
@@ -595,7 +595,7 @@ def _client_error_share(client: ByClient, server: Used) -> float | None:
 
 
 def _client_time(key: str, what: str, of: Callable[[Sequence[float]], float]) -> Row:
-    """A row of how long each process or thread of a client that is not ours took, as it says."""
+    """A row of the times that another client than our generator reports for its processes or threads."""
     return Row(
         key=key,
         title=f"Time of {what}",
@@ -767,7 +767,7 @@ _ROWS = (
         **_spent(lambda used: used.system_ns, lambda used: used.client_system_ns),
     ),
     _events_row("context_switches_per_request", "context switches", "switches", **_spent(_switches, _client_switches)),
-    # A thread that gave up its processor to wait is woken once, so wake-ups are the voluntary switches.
+    # A thread that gives up its processor to wait is woken once, so wake-ups are the voluntary switches.
     _events_row(
         "wakeups_per_request",
         "wake-ups",
@@ -967,6 +967,6 @@ _ROWS = (
     ),
 )
 METRICS: dict[str, Row] = {row.key: row for row in _ROWS}
-# Those that are judged in every comparison.
+# The metrics judged in every comparison.
 COMPARED: dict[str, Row] = {row.key: row for row in _ROWS if row.is_compared}
 RANKED_BY = tuple(row.key for row in _ROWS if row.is_ranked)

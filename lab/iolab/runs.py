@@ -1,7 +1,7 @@
-"""The stored runs: where they are, and what each of them found, in one line.
+"""Finds stored runs, and summarises the result of each in one line.
 
-What a run found is worked out once and kept beside it, in summary.json, under a digest of the record and of the lab's
-own code. So it cannot go stale: after any change of either it is worked out again.
+A summary is cached in the run's summary.json under a digest of the record and of the lab's own code, and computed again
+after a change of either.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from iolab.results import layout
 if TYPE_CHECKING:
     from iolab.judge.results import Results
 
-# What comes after an experiment's name in the name of a run's folder.
+# The end of the name of a run's folder, after the experiment's name.
 DIGEST = "-[0-9a-f]{16}"
-# The files that make a folder a run.
+# A folder with one of these files is a run.
 KINDS = (layout.PLAN, layout.QUESTION, layout.SUITE)
-# What is made from the record, and is no part of it.
+# Files made from the record, not part of it.
 MADE = frozenset({layout.SUMMARY, layout.REPORT})
 
 
 class StoredRun(NamedTuple):
-    """A stored run for a list: its folder's name, when its first trial began (ISO 8601), its question and answer.
+    """A stored run for a list: its folder's name, when its first trial began (ISO 8601), its question and result.
 
-    `claims` has the verdict on each claim of an experiment that has ended, by the claim's id.
+    `claims` has the verdict on each claim of a finished experiment, by the claim's id.
     """
 
     name: str
@@ -51,10 +51,9 @@ class LastVerdict(NamedTuple):
 
 
 def find(name: str | Path, out: Path) -> Path:
-    """The folder of a stored run, given by its path, or by its name in `out`; raises BadInput.
+    """The folder of a stored run, given by its path or its name in `out`; raises BadInput.
 
-    The beginning of a name will do if no other run's begins so. The name of an experiment or a suite stands
-    for its newest run.
+    The beginning of a name is enough if it is unique. The name of an experiment or a suite means its newest run.
     """
     for folder in (Path(name), out / name):
         if _is_run(folder):
@@ -72,7 +71,7 @@ def find(name: str | Path, out: Path) -> Path:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether a folder has the files of a run; raises BadInput where it cannot be looked into."""
+    """Whether a folder is a run; raises BadInput if it cannot be read."""
     try:
         return any((folder / file).is_file() for file in KINDS)
     except OSError as error:
@@ -80,7 +79,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def all_folders(out: Path) -> list[Path]:
-    """The folders of all runs, by name; raises BadInput where there is none."""
+    """The folders of all runs, by name; raises BadInput if there is none."""
     found = _folders(out)
     if not found:
         raise BadInput(f"there is no run in {out}: measure one first, or name its folder with --out")
@@ -93,17 +92,17 @@ def is_capacity(folder: Path) -> bool:
 
 
 def is_suite(folder: Path) -> bool:
-    """Whether a run is one of a suite."""
+    """Whether a run is a suite's."""
     return (folder / layout.SUITE).is_file()
 
 
 def stored(out: Path) -> list[StoredRun]:
-    """All runs in a folder, the oldest first. One that cannot be read says why."""
+    """All runs in a folder, the oldest first. For an unreadable run, `found` is the reason."""
     return sorted(map(_listed, _folders(out)), key=lambda run: run.began)
 
 
 def last_verdicts(out: Path, experiment: str) -> dict[str, LastVerdict]:
-    """The newest verdict on each claim of an experiment, by the claim's id; one of a full run before none at all."""
+    """The newest verdict on each claim of an experiment, by the claim's id. "full run only" replaces no other."""
     found: dict[str, LastVerdict] = {}
     for run in stored(out):
         if re.fullmatch(re.escape(experiment) + DIGEST, run.name):
@@ -114,9 +113,9 @@ def last_verdicts(out: Path, experiment: str) -> dict[str, LastVerdict]:
 
 
 def summary(folder: Path, found: Results | None = None) -> StoredRun:
-    """What a run found: as it was kept, or else from its results, which are read unless they are given.
+    """The summary of a run: from the cache, or else from its results, which are read unless given.
 
-    Raises StoreError where they cannot be read.
+    Raises StoreError if they cannot be read.
     """
     key = _key(folder)
     kept = _kept(folder, key)
@@ -138,7 +137,7 @@ def _listed(folder: Path) -> StoredRun:
 
 
 def _kept(folder: Path, key: str) -> StoredRun | None:
-    """What was kept of a run; None where that is of another record or another lab."""
+    """The cached summary of a run; None if it is missing, or the record or the lab's code has changed."""
     try:
         known = json.loads((folder / layout.SUMMARY).read_bytes())
         if known["key"] == key:
@@ -149,7 +148,7 @@ def _kept(folder: Path, key: str) -> StoredRun | None:
 
 
 def _keep(folder: Path, key: str, run: StoredRun) -> None:
-    """Keeps what was found. Where that cannot be written, it is worked out each time."""
+    """Caches a summary. If the file cannot be written, the summary is computed each time."""
     from iolab.results.files import write_file
 
     document = {"schema": 1, "key": key, **run._asdict(), "claims": dict(run.claims)}
@@ -191,7 +190,7 @@ def _first(times: Iterable[str]) -> str:
 
 
 def _key(folder: Path) -> str:
-    """A digest of all that decides what is said of a run: its record, and the code of the lab."""
+    """A digest of everything that decides a run's summary: its record, and the code of the lab."""
     sha256 = hashlib.sha256(code_digest())
     if is_suite(folder):
         from iolab.results import suites
@@ -209,7 +208,7 @@ def _key(folder: Path) -> str:
 def code_digest() -> bytes:
     """A digest of the lab's own code, templates and styles, 32 bytes.
 
-    Its version alone would not do: in a checkout it stays while the code changes.
+    The version is not enough: in a checkout it stays the same while the code changes.
     """
     sha256, package = hashlib.sha256(), Path(__file__).parent
     for path in sorted(path for kind in ("py", "j2", "css") for path in package.rglob(f"*.{kind}")):

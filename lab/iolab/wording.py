@@ -1,7 +1,6 @@
-"""How a ratio and its interval are written: one function for tables, sentences, charts and claims.
+"""Formats a ratio with its interval for tables, sentences, charts and claims; and other text for people.
 
-The interval decides the digits: a wide one needs few, a narrow one many. Here too is how sentences list names and say
-which word was meant. Pure text; nothing here judges.
+The interval decides the digits: a wide one needs few, a narrow one many. Nothing here judges.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 Bound = Literal["exact", "at least", "at most", "unknown"]
-# The sign in front of a figure that is a bound.
+# The sign before a figure that is a bound.
 BOUND_SIGNS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
 # A bound on a ratio is the opposite bound on its inverse.
 _INVERSE: dict[Bound, Bound] = {"exact": "exact", "at least": "at most", "at most": "at least", "unknown": "unknown"}
-# The last digit is worth at most this share of the interval, so rounding moves neither end by more than half of that.
+# The last digit is worth at most this share of the interval, so rounding moves an end by at most half of that.
 STEP_SHARE_MAX = 0.25
 # More significant digits than these are noise on any machine.
 DIGITS_MAX = 4
-# The spaces within a figure, where no line may end: "≥ 1.03x [0.99, 1.13]".
+# The spaces within a figure, where lines must not break: "≥ 1.03x [0.99, 1.13]".
 _INSIDE = re.compile(r"(?<=[≥≤?]) (?=\d)|(?<=\dx) (?=\[)|(?<=,) (?=[\d,.]+\])")
 _GLUE = "\u00a0"
 
 
 class Interval(NamedTuple):
-    """A ratio with its interval, and what a limit elsewhere leaves of it."""
+    """A ratio with its interval, and whether it is exact or a bound."""
 
     ratio: float
     low: float
@@ -37,14 +36,14 @@ class Interval(NamedTuple):
 
     @property
     def inverse(self) -> Interval:
-        """The same comparison seen from the other side."""
+        """The comparison in the other direction."""
         return Interval(1 / self.ratio, 1 / self.high, 1 / self.low, _INVERSE[self.bound])
 
     @property
     def decimals(self) -> int:
-        """Digits after the point: as many as keep the width, both ends above 0, and an end that is not 1 off 1.
+        """Digits after the point: enough to show the width, and to round no end to 0, or to 1 if it is not 1.
 
-        `DIGITS_MAX` comes first: an end that is nearer to 0 or 1 than those digits show is written as 0 or 1.
+        At most `DIGITS_MAX` significant digits: an end closer to 0 or 1 is then printed as 0 or 1.
         """
         most = max(0, DIGITS_MAX - 1 - math.floor(math.log10(self.ratio)))
         step = min((self.high - self.low) * STEP_SHARE_MAX, self.low)
@@ -68,10 +67,9 @@ class Interval(NamedTuple):
 
 
 def number(value: float, digits: int = 3, *, least: float = 1e-6) -> str:
-    """A figure with so many digits that matter, and all of its whole ones: `0.0212`, `47.2`, `1,234`.
+    """A figure with this many significant digits, and all digits before the point: `0.0212`, `47.2`, `1,234`.
 
-    It never has an exponent. What is smaller than `least` is 0, because most figures are shares or percentages, of
-    which that is a rounding error.
+    It has no exponent. Below `least` it is 0: most figures are shares or percentages, where that is a rounding error.
     """
     if abs(value) < least:
         return "0"
@@ -79,22 +77,22 @@ def number(value: float, digits: int = 3, *, least: float = 1e-6) -> str:
 
 
 def one_in(share: float) -> str:
-    """A share that is seldom large, such as that of failed requests: `12 %`, and below 1 % `1 in 766,667`."""
+    """A usually small share, such as that of failed requests: `12 %`, or below 1 % `1 in 766,667`."""
     return f"{number(100 * share, 2)} %" if share >= 0.01 else f"1 in {number(1 / share)}"
 
 
 def gigabytes(size: int) -> str:
-    """A size of memory for people: `8.19 GB`."""
+    """A size of memory as printed: `8.19 GB`."""
     return f"{number(size / 1e9)} GB"
 
 
 def when(iso: str) -> str:
-    """A stored time for people."""
+    """A stored time as printed: `2025-01-31 12:00 UTC`."""
     return f"{iso[:10]} {iso[11:16]} UTC"
 
 
 def duration(seconds: float) -> str:
-    """A length of time for people."""
+    """A duration as printed, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -102,15 +100,15 @@ def duration(seconds: float) -> str:
 
 
 def instead(word: str, known: Iterable[str]) -> str:
-    """What to write instead of a word that is none of these: the nearest of them, or all."""
+    """Advice on an unknown word: the nearest known one, or all of them."""
     known = list(known)
     near = nearest(word, known)
     return f": use one of {', '.join(known)}" if near is None else f": did you mean {near!r}?"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The word of these that may have been meant; None where none is near."""
-    import difflib  # only a mistake needs it
+    """The known word closest to this one; None if none is close."""
+    import difflib  # needed only for mistakes
 
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
@@ -121,7 +119,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def wrapped(line: str, width: int) -> str:
-    """The line in lines of at most `width`; a figure with its interval stays together."""
+    """The line wrapped at `width`; a figure with its interval stays in one line."""
     glued = _INSIDE.sub(_GLUE, line)
     lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace(_GLUE, " ")

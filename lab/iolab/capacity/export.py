@@ -1,4 +1,4 @@
-"""A search for a capacity as data for other programs: a JSON document, or a table with one row a run."""
+"""A search for a capacity as data for other programs: a JSON document, or a table with one row per run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iolab.wording import Bound
 
 
 def document(state: SearchState) -> dict[str, Any]:
-    """A whole search as one JSON document. Times are in nanoseconds, shares are fractions."""
+    """A search as one JSON document. Times are in nanoseconds, shares are fractions."""
     done, seen = state.done, state.recovery
     return {
         "schema": 1,
@@ -38,7 +38,7 @@ def document(state: SearchState) -> dict[str, Any]:
 
 
 def rows(state: SearchState) -> list[dict[str, Any]]:
-    """One row a run, in the order in which they ran."""
+    """One row per run, in the order they ran."""
     table = []
     for run in document(state)["runs"]:
         times = {f"latency_{name.replace('.', '_')}_ns": time for name, time in run["times_ns"].items()}
@@ -56,7 +56,7 @@ def _state_document(estimate: Estimate) -> dict[str, Any]:
 
 
 def _figures(rate_per_s: float | None, bound: Bound | None, fit: Fit | None) -> dict[str, Any]:
-    """A capacity and its interval. That of a bound has one end, which is the bound: nothing is known of the other."""
+    """A capacity and its interval. The interval of a bound has one end, the bound; the other is unknown."""
     ends: dict[Bound | None, list[float | None]] = {"at least": [rate_per_s, None], "at most": [None, rate_per_s]}
     if bound == "exact" and fit is not None:
         ends["exact"] = [fit.low_per_s, fit.high_per_s]

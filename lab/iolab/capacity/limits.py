@@ -1,4 +1,4 @@
-"""The limits that a capacity must hold (`p99<5ms`, `errors<0.1%`), and whether one run held them."""
+"""The limits of a capacity (`p99<5ms`, `errors<0.1%`), and whether a run held them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iolab.errors import PlanError
 from iolab.metrics import BEYOND_QUANTILE_MIN, quantile_supported
 from iolab.wording import number
 
-# The quantiles a report has, by the names people write.
+# The quantiles of a report by the names users write.
 QUANTILES = {name.replace("_", "."): quantile for name, quantile in metrics.QUANTILES.items()}
 TIMES = (*QUANTILES, "mean", "max")
 ERRORS = "errors"
@@ -22,9 +22,9 @@ UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_
 LIMIT = re.compile(r"([a-z][a-z0-9.]*)\s*([<>]=?|=)\s*([0-9]*\.?[0-9]+)\s*([a-zµ]+|%|)")
 DURATION = re.compile(r"([0-9]*\.?[0-9]+)(ms|s|m)")
 DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000}
-# A server that answers less than this share of the requests does not hold the rate, however fast its replies are.
+# A server that answers a smaller share of the requests does not hold the rate, however fast its replies are.
 ACHIEVED_MIN = 0.99
-# If the generator sent late by this share of a limit, at the same quantile, it broke the limit: the machine paused.
+# If the generator's lateness at the same quantile reaches this share of a limit, a pause of the machine broke it.
 LATE_SHARE = 0.5
 
 Word = Literal["holds", "breaks", "generator", "unjudged"]
@@ -32,7 +32,7 @@ Word = Literal["holds", "breaks", "generator", "unjudged"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What must hold: `metric` is under `below`, in nanoseconds, or as a share of the requests for errors."""
+    """`metric` must be under `below`: in nanoseconds, or for errors as a share of the requests."""
 
     metric: str
     below: float
@@ -41,12 +41,12 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The figures of one run. `asked_per_s` is the rate that fell due in its window, None in a closed loop.
+    """The figures of one run. `asked_per_s` is the rate due in its window, None in a closed loop.
 
-    `times_ns` has every name of `TIMES`; `late_ns` has how late the generator sent, by the same names.
-    `generator` says why the generator was the limit, empty if it was not. `core_to_core_ns` is the core-to-core latency
-    between server and generator before and after the run, None where unknown; `shares_cpu` is whether the server ran on
-    the generator's processors though there were others.
+    `times_ns` has every name of `TIMES`; `late_ns` has the generator's lateness by the same names. `generator` says why
+    the generator was the limit; it is empty if it was not. `core_to_core_ns` is the core-to-core latency between server
+    and generator before and after the run, None if unknown. `shares_cpu`: the server ran on the generator's processors
+    although it had others.
     """
 
     asked_per_s: float | None
@@ -113,9 +113,9 @@ def parse_ms(text: str) -> int:
 
 
 def judge(limits: Sequence[Limit], seen: Measurement) -> Judged:
-    """Whether a run held every limit, and the rate itself. A quantile q needs n replies with n (1 - q) >= 10.
+    """Whether a run held the rate and every limit. A quantile q needs n replies with n (1 - q) >= 10.
 
-    If the generator was the limit, limits that broke say nothing about the server; limits that held count.
+    If the generator was the limit, broken limits say nothing about the server, but held limits count.
     """
     if seen.window_s == 0:
         return Judged("generator", "it got no processor for the whole window")
@@ -146,7 +146,7 @@ def _broken_words(limit: Limit, seen: Measurement) -> str:
 
 
 def requests_for(limit: Limit) -> float:
-    """The least number of replies with which a limit can be judged."""
+    """The least number of replies needed to judge a limit."""
     return BEYOND_QUANTILE_MIN / (1 - QUANTILES[limit.metric]) if limit.metric in QUANTILES else 1.0
 
 
@@ -169,10 +169,10 @@ def rate_number(rate_per_s: float) -> str:
 
 
 def _is_short(limits: Sequence[Limit], seen: Measurement) -> bool:
-    """Whether fewer replies came than requests fell due, beyond those that may be in flight when the window ends.
+    """Whether there were fewer replies than due requests, allowing for those in flight when the window ends.
 
-    As many may be in flight as fall due in the longest time that a limit allows, and one more. If a limit allows
-    errors, they count as replies.
+    The requests due in the longest time that a limit allows may be in flight, and one more. If a limit allows errors,
+    errors count as replies.
     """
     if seen.asked_per_s is None:
         return False
@@ -185,7 +185,7 @@ def _is_short(limits: Sequence[Limit], seen: Measurement) -> bool:
 
 
 def _late_words(broken: Sequence[Limit], seen: Measurement) -> str:
-    """How late the generator sent, if that alone explains every limit that broke; else empty."""
+    """How late the generator sent, if that explains every broken limit; else empty."""
     late_ns = [seen.late_ns.get(limit.metric, 0.0) for limit in broken]
     if not broken or any(late < LATE_SHARE * limit.below for late, limit in zip(late_ns, broken, strict=True)):
         return ""
@@ -197,7 +197,7 @@ def _supported(metric: str, replies: int) -> bool:
 
 
 def _broken(limit: Limit, seen: Measurement) -> bool:
-    """Whether a limit surely broke. A quantile is at least as long as a lower one, which needs fewer replies."""
+    """Whether a limit surely broke. A lower quantile, which needs fewer replies, can prove it."""
     if limit.metric == ERRORS:
         return seen.errors_share >= limit.below
     if limit.metric not in QUANTILES:

@@ -1,4 +1,4 @@
-"""The figures of a generator's report that limits are held against."""
+"""The figures of a generator's report that limits apply to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def measurement(report: Report) -> Measurement:
     """The figures of a report, with the reason if the generator was the limit."""
     requests, window_s = report.requests, (report.end_ns - report.begin_ns) / 1e9
     return Measurement(
-        # A generator without a processor for the whole window sees its begin and its end at the same time.
+        # If the generator got no processor during the window, its begin and its end are the same time.
         asked_per_s=None if report.schedule is None or window_s == 0 else report.schedule.due / window_s,
         achieved_per_s=report.rate_per_s,
         replies=requests.correct + requests.wrong,
@@ -29,6 +29,6 @@ def errors_share(counts: Requests | Interval) -> float:
 
 
 def times(latency: Latency) -> dict[str, float]:
-    """A distribution by the names that limits have. A quantile that is missing is taken as the longest time."""
+    """A distribution by the names of limits. A missing quantile counts as the longest time."""
     found = {name: getattr(latency, name.replace(".", "_")) for name in TIMES}
     return {name: float(latency.max if time_ns is None else time_ns) for name, time_ns in found.items()}

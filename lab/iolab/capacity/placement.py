@@ -1,6 +1,6 @@
-"""The processors of the generator of a search: apart from those of a server that runs on the same machine.
+"""Chooses the generator's processors for a search: not those of a server on the same machine.
 
-The server is a process that the lab did not start, so its own processors are read and never changed.
+The lab did not start the server, so it reads the server's processors and never changes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from iolab.machine.cpus import Cpu, cpu_words, cpus_beside
 class Placement(NamedTuple):
     """The processors of the generator (none: not bound) and of the server, and why, in one sentence.
 
-    `is_apart`: the server can do without those of the generator.
+    `is_apart`: the server has processors besides the generator's.
     """
 
     load: tuple[int, ...]
@@ -25,7 +25,7 @@ class Placement(NamedTuple):
 
 
 def beside_server(topology: Sequence[Cpu], tasks: Collection[proc.Task], threads: int) -> Placement:
-    """Processors for `threads` of a generator, apart from those on which a server may run, or else on which it ran."""
+    """Processors for a generator with `threads`: none the server may run on, or else none it ran on."""
     here = {cpu.id for cpu in topology}
     may_run = set().union(*(task.affinity for task in tasks)) & here
     ran = tuple(sorted({task.cpu for task in tasks} & here))
@@ -42,6 +42,6 @@ def beside_server(topology: Sequence[Cpu], tasks: Collection[proc.Task], threads
 
 
 def _free(topology: Sequence[Cpu], taken: Sequence[int], threads: int) -> tuple[int, ...]:
-    """Processors of other cores than those taken; where there are none, their SMT siblings."""
+    """Processors of other cores than those taken, or else the SMT siblings of those."""
     beside = cpus_beside(topology, taken, threads)
     return beside or tuple(cpu.id for cpu in topology if cpu.id not in taken)[:threads]

@@ -1,7 +1,7 @@
-"""Makes the runs of a search for a capacity, one after the other, each stored before the next begins.
+"""Makes the runs of a search for a capacity, each stored before the next begins.
 
-`progress` decides which run is next. Here the generator is placed and followed. Of a server on this machine the CPU
-time is read at the edges of the window, and so is the core-to-core latency to the generator.
+`progress` decides which run is next. This module places and follows the generator. For a server on this machine it
+reads the CPU time and the core-to-core latency to the generator at the edges of the window.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from iolab.measure.engine import TrialFailed
 from iolab.measure.progress import CLOCKS, Clocks
 from iolab.results import layout, store
 
-# Called with the state of a search; with the reason and the new folder of an earlier run that is set aside; and with
-# a sentence on the processors of the generator, at first and whenever they change.
+# Called with the state of a search; with the reason why an earlier run is set aside, and its new folder; and with a
+# sentence on the generator's processors, at first and whenever they are chosen again.
 OnState = Callable[[SearchState], None]
 OnSetAside = Callable[[str, Path], None]
 OnPlaced = Callable[[str], None]
 
 
 def refuse_mismatch(spec: CapacitySpec, host: Host) -> None:
-    """Raises PlanError, with the address to write, where the server speaks another protocol than the spec names."""
+    """Raises PlanError, with the address to use, if the server does not speak the protocol of the spec."""
     if spec.tls is not None or (seen := host.mismatch(spec.connect, spec.workload)) is None:
         return
     place = spec.url.partition("://")[2].partition("/")[0]
@@ -48,7 +48,7 @@ def refuse_mismatch(spec: CapacitySpec, host: Host) -> None:
         write = flags
     else:
         write = schemes.get(seen.kind) or (f"tcp://{place} {flags}" if flags else "")
-    # Without a sign of another protocol the server may only be slow: the runs will show it.
+    # Without a sign of another protocol the server may just be slow; the runs will show.
     if write:
         raise PlanError(f"the server at {spec.connect} {seen.message}: write {write}")
 
@@ -66,11 +66,11 @@ def run(
     topology: Callable[[], Sequence[Cpu]] = cpus.topology,
     clocks: Clocks = CLOCKS,
 ) -> Path:
-    """Makes the runs that are left of a search and returns its folder.
+    """Makes the remaining runs of a search and returns its folder.
 
-    Raises StoreError or TrialFailed; the runs made until then are kept. `on_state` gets the state at first, and after
-    each run. A finished search is measured again, and so is one of another server, as far as the process behind the
-    address is known; with `fresh` any search is. The earlier one is kept under a new name, which `on_set_aside` gets.
+    Raises StoreError or TrialFailed; the runs made until then are kept. `on_state` gets the state at first and after
+    each run. A search is measured again if it is finished or unreadable, if the machine, the engine or the known server
+    process has changed, or with `fresh`. The earlier search is kept under a new name, which `on_set_aside` gets.
     """
     machine = host.describe()
     machine["identity"]["server"] = None if server_pid is None else programs.of_process(server_pid)
@@ -105,7 +105,7 @@ def run(
 
 
 def _refuse_another(server: Mapping[str, Any] | None) -> None:
-    """Raises TrialFailed where the process of the server is known and is another one than before."""
+    """Raises TrialFailed if the known process of the server has changed."""
     if server is None:
         return
     if changed := programs.changes({"server": server}, {"server": programs.of_process(server["pid"])}):
@@ -113,7 +113,7 @@ def _refuse_another(server: Mapping[str, Any] | None) -> None:
 
 
 def _settle(folder: Path, machine: Mapping[str, Any]) -> None:
-    """Marks, after a run, the files of the server's command that the server itself writes: they no longer count."""
+    """After a run, marks files of the server's command that the server itself writes; their changes do not count."""
     server = machine["identity"]["server"]
     server["files"] = programs.settled(server["files"], programs.of_process(server["pid"])["files"])
     store.write_machine(folder, machine)
@@ -124,7 +124,7 @@ def _is_finished(folder: Path) -> bool:
 
 
 def _placed(spec: CapacitySpec, server_pid: int | None, topology: Sequence[Cpu]) -> Placement:
-    """The generator's processors: those given, or some apart from a server's on this machine."""
+    """The generator's processors: the given ones, or others than the server's if it is on this machine."""
     tasks = () if server_pid is None else tuple(proc.tasks(proc.look(server_pid)).values())
     if spec.cpus:
         ran = tuple(sorted({task.cpu for task in tasks}))
@@ -134,7 +134,7 @@ def _placed(spec: CapacitySpec, server_pid: int | None, topology: Sequence[Cpu])
 
 @dataclass(slots=True)
 class _Server:
-    """A server on this machine through one run. Its processes are looked up while it rests."""
+    """A server on this machine during one run. Its processes are listed while it is idle."""
 
     host: Host
     pid: int
@@ -162,13 +162,13 @@ class _Server:
             self.watched.look()
 
     def _measure_latency(self) -> None:
-        # Of the same two processors before and after, because a server that moves among its own processors is no change
-        # of the machine.
+        # Between the same two processors before and after: a server that moves among its own processors does not change
+        # the machine's state.
         if (ns := self.host.core_to_core_ns(self.placement.server, self.placement.load)) is not None:
             self.core_to_core_ns.append(ns)
 
     def fields(self, report: Report) -> dict[str, Any]:
-        """What the record of the run says of it."""
+        """The fields on the server for the run's record."""
         edges = tuple(self.core_to_core_ns)
         shares = self.placement.is_apart and self.watched is not None and self.watched.shares(self.placement.load)
         return {
@@ -192,7 +192,7 @@ def _measured(
     try:
         load_asked = load_spec(spec, step, number, load_cpus)
     except ValidationError as error:
-        # A rate or a time beyond what the generator takes: 10,000,000/s, or a day.
+        # A rate or a duration above the generator's limits: 10,000,000/s, or a day.
         raise TrialFailed("bad_number", f"the next run cannot be made: {one_line(error)}", final=True) from None
     with follower.running(host.load(load_asked)) as load:
         if server is None:
@@ -212,7 +212,7 @@ def _measured(
 
 
 def _refuse(report: Report) -> None:
-    """Raises TrialFailed where there was nothing to measure: such a run says nothing about the server."""
+    """Raises TrialFailed if there was nothing to measure: such a run says nothing about the server."""
     if report.interrupted:
         raise TrialFailed("interrupted", "the load generator was interrupted")
     if report.gone:
@@ -224,7 +224,7 @@ def _refuse(report: Report) -> None:
 
 
 def _used(report: Report, readings: Sequence[proc.Usage]) -> int | None:
-    """CPU time in the window, scaled from that between two readings, which are taken a little off its edges."""
+    """CPU time in the window, scaled from the time between two readings taken close to its edges."""
     if len(readings) != 2:
         return None
     before, after = readings

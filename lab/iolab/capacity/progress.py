@@ -1,7 +1,7 @@
-"""How far a search for a capacity has come: what the stored runs show, and which run comes next.
+"""The state of a search for a capacity: what the stored runs show, and which run comes next.
 
-Both follow from the records alone, by pure functions. So a search that was stopped is resumed by replaying its record,
-and a report needs no engine.
+Pure functions compute both from the records. So a stopped search resumes by replaying its record, and a report needs no
+engine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """What is known so far. `done` is the end of the search; `next` is the next run, None if none is left."""
+    """The runs so far. `done` is the end of the search; `next` is the next run, None if none is left."""
 
     spec: CapacitySpec
     probes: tuple[Probe, ...]
@@ -45,7 +45,7 @@ class SearchState:
 
     @property
     def curve(self) -> tuple[Probe, ...]:
-        """Every run in an open loop of one rate, the slowest first."""
+        """Every open-loop run at one rate, the lowest rate first."""
         steady = [probe for probe in self.probes if probe.step.purpose in ("search", "curve")]
         return tuple(sorted(steady, key=lambda probe: probe.step.rate_per_s or 0.0))
 
@@ -59,7 +59,7 @@ class SearchState:
 
 
 def state_of(spec: CapacitySpec, records: Sequence[Record]) -> SearchState:
-    """What the stored runs show, and which run is next; raises StoreError if they are of another version."""
+    """The state after the stored runs; raises StoreError if they are from another version of the search."""
     if spec.schema_ == 1:
         return _earlier(spec, records)
     probes: list[Probe] = []
@@ -79,7 +79,7 @@ def state_of(spec: CapacitySpec, records: Sequence[Record]) -> SearchState:
 
 
 def _earlier(spec: CapacitySpec, records: Sequence[Record]) -> SearchState:
-    """What the runs of the first procedure show, by the fit of the present one. They are not resumed."""
+    """The state of a search made by the first procedure, with the present fit. It is not resumed."""
     probes = tuple(_probe(spec, record, record.step) for record in records)
     tried = tuple(
         search.Trial(probe.step.rate_per_s or 0.0, probe.judged.word, probe.judged.why)
@@ -92,7 +92,7 @@ def _earlier(spec: CapacitySpec, records: Sequence[Record]) -> SearchState:
 
 
 def _recovery(spec: CapacitySpec, records: Sequence[Record]) -> Recovery | None:
-    """The recovery, which is the last run; None where there is none."""
+    """The recovery, if the last run is one."""
     last = records[-1] if records else None
     return recovery(spec, last) if last is not None and last.step.purpose == "recovery" and last.slices else None
 

@@ -1,4 +1,4 @@
-"""A stored search for a capacity: one folder a search, one line a run.
+"""A stored search for a capacity: one folder per search, one line per run.
 
     runs/capacity-<digest>/  question.json  machine.json  probes.jsonl  report.html
 
@@ -25,11 +25,11 @@ from iolab.results.journal import Journal, Stored
 
 
 class Record(Frozen):
-    """One run as it is stored. `server_cpu_ns` is the server's CPU time in the window, None if its process is unknown.
+    """One stored run. `server_cpu_ns` is the server's CPU time in the window, None if its process is unknown.
 
-    A recovery also has the `slices` of its window. The earliest stored runs lack them. `core_to_core_ns` is the
-    core-to-core latency between server and generator before and after the run, None where unknown; `shares_cpu` is
-    whether the server ran on the generator's processors though there were others.
+    A recovery also has the `slices` of its window; the earliest stored runs lack them. `core_to_core_ns` is the
+    core-to-core latency between server and generator before and after the run, None if unknown. `shares_cpu`: the
+    server ran on the generator's processors although it had others.
     """
 
     step: Step
@@ -43,7 +43,7 @@ class Record(Frozen):
 
 @dataclass(slots=True)
 class Writer:
-    """An open, locked run. Get one from `writing`; it appends records."""
+    """An open, locked search to append records to. Get one from `writing`."""
 
     folder: Path
     records: list[Record]
@@ -51,7 +51,7 @@ class Writer:
     _journal: Journal
 
     def append(self, record: Record) -> None:
-        """Adds one run and syncs it to the disk; raises StoreError, and then nothing was added."""
+        """Adds one run and syncs it to disk; if it raises StoreError, nothing was added."""
         self._journal.append(record)
         self.records.append(record)
 
@@ -63,12 +63,12 @@ def folder_of(spec: CapacitySpec, runs: Path) -> Path:
 
 @contextmanager
 def writing(spec: CapacitySpec, machine: Mapping[str, Any], runs: Path) -> Iterator[Writer]:
-    """Opens the folder of a search for writing, made or resumed; raises StoreError."""
+    """Creates or resumes the folder of a search for writing; raises StoreError."""
     folder = folder_of(spec, runs)
     make_folder(folder)
     with journal.opened(folder / layout.PROBES) as file:
         stored, faults = _stored(folder)
-        # A torn or altered line, and those after it, make room for the runs that are made again.
+        # A torn or altered line and all after it are cut; their runs are made again.
         file.cut(stored[-1].end if stored else 0)
         write_file(folder / layout.QUESTION, spec.model_dump_json(indent=2) + "\n")
         store.write_machine(folder, machine)
@@ -77,7 +77,7 @@ def writing(spec: CapacitySpec, machine: Mapping[str, Any], runs: Path) -> Itera
             yield writer
         finally:
             if not writer.records:
-                # A search without a run leaves nothing behind.
+                # A search without a run leaves no folder behind.
                 remove_folder(folder, (layout.QUESTION, layout.MACHINE, layout.PROBES))
 
 
@@ -93,7 +93,7 @@ def read_spec(folder: Path) -> CapacitySpec:
 
 
 def read_records(folder: Path) -> tuple[tuple[Record, ...], tuple[str, ...]]:
-    """All runs up to the first line that is torn or altered, and a sentence on each line that was lost."""
+    """All runs before the first torn or altered line, and a sentence on each lost line."""
     stored, faults = _stored(folder)
     return tuple(record for record, _, _ in stored), faults
 
@@ -102,7 +102,7 @@ def _stored(folder: Path) -> tuple[list[Stored[Record]], tuple[str, ...]]:
     faults: list[str] = []
     stored: list[Stored[Record]] = []
     for each in journal.read(folder / layout.PROBES, Record, faults):
-        # Each run follows from those before it, so the ones after a lost run are made again.
+        # Each run depends on those before it, so the runs after a lost one are made again.
         if each.line != len(stored) + 1:
             break
         stored.append(each)

@@ -18,9 +18,9 @@ from iolab.judge.trial import BATCH
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice of a recovery, in seconds from the beginning of the window, and whether the limits held in it.
+    """A slice of a recovery, in seconds from the begin of the window, and whether the limits held in it.
 
-    Its asked rate is that of all requests that ended in it, answered or not.
+    Its `asked_per_s` is the rate of all requests that ended in it, answered or not.
     """
 
     begin_s: float
@@ -31,9 +31,9 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What happened after an overload. `back_s` is the time until the limits held again, None if they did not.
+    """The recovery from an overload. `back_s` is the time until the limits held again, None if they did not.
 
-    `generator` says why the generator was the limit, empty if it was not.
+    `generator` says why the generator was the limit; it is empty if it was not.
     """
 
     overload_per_s: float
@@ -50,7 +50,7 @@ class Recovery:
 def recovery(spec: CapacitySpec, record: Record) -> Recovery:
     """The time from the end of an overload until the limits hold again, from a record with slices.
 
-    The server is back at the end of the first slice from which the limits hold to the end of the run, for at least
+    The server is back at the end of the first slice from which on the limits hold to the end of the run, for at least
     `BATCH` slices. Each slice counts as the majority of the `BATCH` around it, so no single slow or fast slice decides.
     """
     step, first = record.step, record.slices[0]
@@ -75,9 +75,9 @@ def recovery(spec: CapacitySpec, record: Record) -> Recovery:
 
 
 def _slice(spec: CapacitySpec, interval: Interval, begin_ns: int) -> Slice:
-    """A slice, judged like a run: the limits must hold, and what ended in it must be correct replies.
+    """A slice, judged like a run: the limits must hold, and its requests must end with correct replies.
 
-    Its median is judged however few replies it has.
+    Its median is judged even if it has few replies.
     """
     length_s, replies = (interval.end_ns - interval.begin_ns) / 1e9, interval.correct + interval.wrong
     seen = Measurement(
@@ -94,7 +94,7 @@ def _slice(spec: CapacitySpec, interval: Interval, begin_ns: int) -> Slice:
 
 
 def _held_to_the_end(slices: Sequence[Slice]) -> Sequence[Slice]:
-    """The last slices, from the first one after which each slice holds by the vote of those around it."""
+    """The slices at the end of the run that all hold by the majority of those around them."""
     first = len(slices)
     while first > 0:
         around = [each.holds for each in slices[max(0, first - 1 - BATCH // 2) : first + BATCH // 2]]

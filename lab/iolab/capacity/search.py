@@ -1,15 +1,15 @@
-"""The search for the highest rate that holds the limits, as a pure state machine: the next probe, from what was seen.
+"""The search for the highest rate that holds the limits, as a pure state machine: measurements in, next probe out.
 
-A run in a closed loop shows the highest rate of the server, and the search starts at 0.8 of that rate. Then an
-up-and-down staircase (see `staircase`) approaches the rate at which half of the probes hold, and `fit` estimates that
-rate from all probes, with an interval. The search ends when the interval is as narrow as the precision, or when the
-budget of probes is used up; the interval is then wider. If the generator was the limit, the capacity is an "at least".
+A closed-loop run shows the highest rate of the server, and the search starts at 0.8 of that rate. Then an up-and-down
+staircase (see `staircase`) approaches the rate at which half of the probes hold, and `fit` estimates that rate from all
+probes, with an interval. The search ends when the interval is as narrow as the precision, or when the budget of probes
+is used up; the interval is then wider. If the generator was the limit, the capacity is a lower bound.
 
-A machine may have several states. A host may move the processors of its guests, after which a message between two of
-them costs several times as much, or the server may share a processor with the generator. A probe during which the state
-changed, or in which both shared a processor, is repeated. Each state has its own staircase and fit.
+A machine may have several states. A host may move the processors of its guests, and a message between two of them then
+costs several times as much; or the server may share a processor with the generator. A probe is repeated if the state
+changed meanwhile or both shared a processor. Each state has its own staircase and fit.
 
-There is no I/O here and no clock, so simulated servers of known capacity test it (tests/test_capacity_search.py).
+There is no I/O and no clock here, so simulated servers of known capacity test it (tests/test_capacity_search.py).
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from iolab.wording import Bound
 
 # Where the search starts, as a share of the closed loop's rate: few servers hold a limit at their highest rate.
 FIRST_SHARE = 0.8
-# A limit that breaks at this share of the closed loop's rate, as often as said, does not hold at any rate.
+# A limit that breaks this many times at this share of the closed loop's rate does not hold at any rate.
 RATE_MIN_SHARE, BREAKS_AT_MIN = 0.01, 2
-# No server does more than this many times the closed loop's rate over the same connections.
+# No server serves more than this multiple of the closed loop's rate over the same connections.
 RATE_MAX_SHARE = 10.0
-# Arrivals are random, so a probe is planned for more requests than its quantile needs, by this factor.
+# A probe is planned for this many times the requests its quantile needs, because arrivals are random.
 SPARE = 1.15
 # The longest probe, for a quantile that needs more requests, as a multiple of the shortest.
 LONGER_MAX = 30
 # The shortest step of the staircase, and the half-width of the interval that ends a search, as shares of the precision.
 STEP_SHARE, HALF_WIDTH_SHARE = 1 / 2, 1 / 2
-# The probes of a state before its fit can end the search, and those after which it does.
+# The number of probes in a state from which its fit may end the search, and at which the search ends.
 TRIALS_MIN, TRIALS_MAX = 12, 24
-# The probes of a search, and those of them that are repeated because of a disturbance.
+# The largest number of probes in a search, and of those that a disturbance repeats.
 PROBES_MAX, REPEATS_MAX = 48, 10
 
 Kind = Literal["capacity", "at least", "below", "never", "unjudged"]
-# What the rate of each kind says of the capacity.
+# How the rate of each kind bounds the capacity.
 BOUNDS: Mapping[Kind, Bound] = {"capacity": "exact", "at least": "at least", "below": "at most"}
 
 
@@ -57,14 +57,13 @@ class PlannedProbe:
 
 
 class MachineState(NamedTuple):
-    """A state of the machine: whether server and generator shared a processor, and the core-to-core latency between
-    them as it was first seen (None where unknown)."""
+    """Whether server and generator shared a processor, and their first known core-to-core latency (None: unknown)."""
 
     shares_cpu: bool = False
     core_to_core_ns: float | None = None
 
     def is_of(self, seen: MachineState) -> bool:
-        """Whether a probe was in this state, as far as is known."""
+        """Whether a probe was in this state; an unknown latency fits any."""
         mine, its = self.core_to_core_ns, seen.core_to_core_ns
         if self.shares_cpu or seen.shares_cpu or mine is None or its is None:
             return self.shares_cpu == seen.shares_cpu
@@ -72,9 +71,9 @@ class MachineState(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The capacity in one state of the machine, fitted over so many probes.
+    """The capacity in one state of the machine, fitted over `probes` probes.
 
-    It is exact, with the interval of the fit; or the generator was the limit, and it is at least the lower end of that.
+    It is exact, with the interval of the fit. If the generator was the limit, the lower end of the interval is a bound.
     """
 
     machine: MachineState
@@ -90,9 +89,9 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The end of a search. `rate_per_s` is the capacity, or a bound of it; `fit` is what it comes from.
+    """The end of a search. `rate_per_s` is the capacity or a bound on it, taken from `fit`.
 
-    `estimates` has the capacity in each state of the machine that was seen often enough, that of the answer first.
+    `estimates` has the capacity in each state of the machine with enough probes, the state of the answer first.
     """
 
     kind: Kind
@@ -103,15 +102,15 @@ class Done:
 
     @property
     def bound(self) -> Bound | None:
-        """What the rate says of the capacity; None where there is no rate."""
+        """How the rate bounds the capacity; None if there is no rate."""
         return None if self.rate_per_s is None else BOUNDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is searched for. `precision` is how far the capacity may be off, `probe_ms` the shortest probe.
+    """The settings of a search. `precision` is the allowed error as a share, `probe_ms` the shortest probe.
 
-    `requests_min` is the least number of requests in a probe, whatever its limits need.
+    `requests_min` is the least number of requests in a probe, even if its limits need fewer.
     """
 
     limits: tuple[Limit, ...]
@@ -137,7 +136,7 @@ class Track:
     trials: tuple[Trial, ...] = ()
 
     def rates(self, word: Word) -> list[float]:
-        """The rates of the probes that ended so."""
+        """The rates of the probes with this outcome."""
         return [trial.rate_per_s for trial in self.trials if trial.word == word]
 
     @property
@@ -147,17 +146,17 @@ class Track:
 
     @property
     def fit(self) -> Fit | None:
-        """The rate up to which the limits hold; that of the generator, where that was the limit."""
+        """The fit of the rate up to which the limits hold, or up to which the generator was not the limit."""
         return fitted(self.rates("holds"), self.rates("generator" if self.is_generators else "breaks"))
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How far a search has come; see `next_step` and `observe`.
+    """The state of a search; see `next_step` and `observe`.
 
-    `tracks` are the states of the machine that were seen, and `now` is the one of the last probe. `longer` multiplies
-    the length of a repeated probe, and `is_repeat` means that the probe before was limited by the generator.
-    `repeats` counts the probes that were repeated because of a disturbance.
+    `tracks` has one for each state of the machine so far; `now` is the index of the last probe's. `longer` multiplies
+    the duration of a repeated probe. `is_repeat`: the generator limited the last probe. `repeats` counts the probes
+    repeated because of a disturbance.
     """
 
     settings: Settings
@@ -172,7 +171,7 @@ class Search:
 
 
 def next_step(search: Search) -> PlannedProbe | Done:
-    """What to run next, or what was found."""
+    """The next run, or the end of the search."""
     if search.done is not None:
         return search.done
     if not search.tracks:
@@ -195,14 +194,14 @@ def observe(search: Search, seen: Measurement) -> Search:
     if judged.word == "unjudged":
         return _bounded(_unjudged(search, step.duration_ms, judged))
     if judged.word == "generator" and not search.is_repeat:
-        # It says nothing about the server, and the machine may have paused: repeat it once.
+        # Such a probe says nothing about the server, and the machine may have paused: repeat it once.
         return _bounded(replace(search, is_repeat=True))
     search = replace(search, longer=1, is_repeat=False)
     return _bounded(_tried(search, machine_of(seen), Trial(step.rate_per_s, judged.word, judged.why)))
 
 
 def answer(search: Search) -> Done:
-    """What the probes so far say, however many they are."""
+    """The answer from the probes so far, however few."""
     tracks = sorted(search.tracks, key=lambda track: _rank(search.settings, track), reverse=True)
     if not tracks or not tracks[0].trials:
         return Done("unjudged", None, "no run could be judged")
@@ -229,19 +228,19 @@ def is_disturbed(seen: Measurement) -> bool:
 
 
 def machine_of(seen: Measurement) -> MachineState:
-    """The state of the machine at the end of a probe, which is where the next one begins."""
+    """The state of the machine at the end of a probe, where the next one begins."""
     return MachineState(seen.shares_cpu, None if seen.core_to_core_ns is None else seen.core_to_core_ns[1])
 
 
 def probe_duration_ms(settings: Settings, rate_per_s: float) -> int:
-    """A duration with enough requests for every limit, but not beyond the longest probe."""
+    """A duration with enough requests for every limit, capped at the longest probe."""
     needed = max(settings.requests_min, *(SPARE * requests_for(limit) for limit in settings.limits))
     needed_ms = needed / rate_per_s * 1_000
     return min(max(settings.probe_ms, math.ceil(needed_ms)), LONGER_MAX * settings.probe_ms)
 
 
 def rounded(rate_per_s: float) -> float:
-    """A rate with four significant digits: more would suggest a precision that it does not have."""
+    """A rate with four significant digits; more would suggest a precision it does not have."""
     return float(f"{rate_per_s:.4g}")
 
 
@@ -253,12 +252,12 @@ def _started(search: Search, seen: Measurement) -> Search:
 
 
 def _tried(search: Search, machine: MachineState, trial: Trial) -> Search:
-    """The search after a probe that counts, in the state of the machine that it was made in."""
+    """The search after a probe that counts, made in this state of the machine."""
     now = next((at for at, track in enumerate(search.tracks) if track.machine.is_of(machine)), len(search.tracks))
-    # A state that was not seen before: its capacity may be far away, so its first steps are long.
+    # The capacity of a new state may be far away, so its staircase starts with long steps.
     track = search.tracks[now] if now < len(search.tracks) else Track(machine, Staircase(trial.rate_per_s))
     if track.machine.core_to_core_ns is None:
-        # The latency could not be measured before: from now on it tells this state from others.
+        # The latency was unknown so far; from now on it distinguishes this state.
         track = replace(track, machine=machine)
     stairs = track.stairs
     if rounded(stairs.rate_per_s) == trial.rate_per_s:
@@ -271,7 +270,7 @@ def _tried(search: Search, machine: MachineState, trial: Trial) -> Search:
 
 
 def _end(search: Search, track: Track, trial: Trial) -> Done | None:
-    """The end of a search that the last probe brought; None where it goes on."""
+    """The end of the search if the last probe ends it, else None."""
     at_edge = [each.word for each in track.trials if each.rate_per_s == trial.rate_per_s]
     if trial.rate_per_s <= rounded(_lowest(search)) and not track.rates("holds"):
         if at_edge.count("breaks") >= BREAKS_AT_MIN:
@@ -291,8 +290,8 @@ def _is_narrow(settings: Settings, track: Track) -> bool:
 
 
 def _rank(settings: Settings, track: Track) -> tuple[bool, bool, int]:
-    """What decides which state of the machine the answer is about: one with a narrow interval, then one in which server
-    and generator had processors of their own, then the one with most probes."""
+    """The sort key for the state of the answer: a narrow interval, then separate processors for server and generator,
+    then the number of probes."""
     return _is_narrow(settings, track), bool(track.trials) and not track.machine.shares_cpu, len(track.trials)
 
 
@@ -305,7 +304,7 @@ def _highest(search: Search) -> float:
 
 
 def _one_sided(track: Track, held: list[float]) -> Done:
-    """What is known where every probe held, or none did."""
+    """The answer if every probe held, or none did."""
     if held:
         return Done("at least", max(held), "it held at every rate that was tried")
     last = track.trials[-1]
@@ -315,7 +314,7 @@ def _one_sided(track: Track, held: list[float]) -> Done:
 
 
 def _spread_words(settings: Settings, track: Track, fit: Fit) -> str:
-    """How many runs there were; and what they contradict each other about, where that makes the interval wide."""
+    """The number of runs, and their contradiction if it makes the interval wide."""
     count = f"{len(track.trials)} runs"
     highest, lowest = max(track.rates("holds")), min(track.rates("breaks"))
     if fit.half_width <= settings.precision or highest <= lowest:
@@ -325,12 +324,12 @@ def _spread_words(settings: Settings, track: Track, fit: Fit) -> str:
 
 
 def _unjudged(search: Search, duration_ms: int, judged: Judged) -> Search:
-    """The search after a probe with too few requests: repeat it for longer, or end the search at the longest."""
+    """The search after a probe with too few requests: it repeats a longer one, or ends after the longest."""
     if duration_ms < LONGER_MAX * search.settings.probe_ms:
         return replace(search, longer=2 * search.longer)
     why = f"{judged.why} in {duration_ms / 1_000:g} s: use longer probes, or a lower quantile"
     known = answer(search)
-    # Higher rates, which have more requests, may have been judged.
+    # Probes at higher rates have more requests and may have been judged.
     return replace(search, done=replace(known, why=why) if known.kind in ("below", "unjudged") else known)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a capacity, in sentences."""
+"""The result of a search for a capacity, in sentences."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from iolab.wording import number
 
 
 def sentences(state: SearchState) -> tuple[str, ...]:
-    """The verdict, and what is known of other states of the machine and of an overload: one sentence each."""
+    """The verdict, then the other states of the machine and the overload if known: one sentence each."""
     found = (verdict(state), states_sentence(state), overload_sentence(state), recovery_sentence(state))
     return tuple(filter(None, found))
 
 
 def verdict(state: SearchState) -> str:
-    """The capacity in one sentence, or what is known instead."""
+    """One sentence with the capacity, or with what is known instead."""
     limits, done = " and ".join(state.spec.limits), state.done
     if done is None:
         return f"Not finished: {_bracket(state)}."
@@ -39,7 +39,7 @@ def interval_words(fit: Fit) -> str:
 
 
 def states_sentence(state: SearchState) -> str:
-    """The capacity in the other states of the machine that were seen; empty where there was one state."""
+    """The capacity in the other states of the machine; empty if there was one state."""
     first, *others = state.done.estimates if state.done is not None and state.done.estimates else (None,)
     if first is None or not others:
         return ""
@@ -54,14 +54,14 @@ def _estimate_words(found: Estimate) -> str:
 
 
 def disturbance_words(seen: Measurement) -> str:
-    """What disturbed a run, empty where nothing did."""
+    """What disturbed a run; empty if nothing did."""
     if seen.shares_cpu:
         return "server and generator shared a processor"
     return "the core-to-core latency changed" if is_disturbed(seen) else ""
 
 
 def _state_words(machine: MachineState) -> str:
-    """A state of the machine, as it stands in a sentence."""
+    """A state of the machine as part of a sentence."""
     if machine.shares_cpu:
         return "with server and generator on one processor"
     if machine.core_to_core_ns is None:
@@ -70,7 +70,7 @@ def _state_words(machine: MachineState) -> str:
 
 
 def overload_sentence(state: SearchState) -> str:
-    """What the server does at the highest rate of the curve; empty while that is not known."""
+    """How the server behaves at the highest rate of the curve; empty if unknown."""
     probe, done = state.overload, state.done
     if probe is None or done is None or done.rate_per_s is None:
         return ""
@@ -84,7 +84,7 @@ def overload_sentence(state: SearchState) -> str:
 
 
 def recovery_sentence(state: SearchState) -> str:
-    """How long the server takes to recover from an overload; empty while that is not known."""
+    """How long the server takes to recover from an overload; empty if unknown."""
     seen = state.recovery
     if seen is None:
         return ""
@@ -105,5 +105,5 @@ def _bracket(state: SearchState) -> str:
 
 
 def _generator_words(why: str) -> str:
-    """Why the generator was the limit, in brackets, without the advice after the colon."""
+    """Why the generator was the limit, in parentheses, without the advice after the colon."""
     return f" ({why.partition(':')[0]})" if why else ""

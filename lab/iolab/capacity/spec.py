@@ -1,4 +1,4 @@
-"""What `iolab capacity` is asked: the server, the limits, the load, and how exact the answer is to be."""
+"""The spec of `iolab capacity`: the server, the limits, the load, and the precision of the answer."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from iolab.contract.types import WORKLOADS, Connections, Count, DurationMs, Froz
 from iolab.errors import PlanError
 from iolab.plan import mistakes
 
-# The warm-up of a run: this, or twice the longest time that a limit allows, so that as many requests are in flight when
-# the window begins as when it ends. A probe lasts at least 20 times that limit.
+# The warm-up of a run is WARMUP_MS, or twice the longest time that a limit allows: then equally many requests are in
+# flight when the window begins and when it ends. A probe lasts at least 20 times that limit.
 WARMUP_MS, WARMUP_LIMITS, PROBE_LIMITS = 500, 2, 20
-# Random arrivals make the rate itself random. The precision is at least this many of its standard errors.
+# Random arrivals make the rate itself random. The precision covers at least this many of its standard errors.
 ARRIVALS_ERRORS = 3.0
 
 
 class CapacitySpec(Frozen):
     """Everything that decides what is measured. The same spec has the same folder.
 
-    The first schema was searched by another procedure: its runs are read, and never resumed. Without `cpus`, the
-    generator gets processors apart from those of a server on this machine.
+    The first schema used another search procedure: its runs are read but never resumed. Without `cpus`, the generator
+    gets other processors than a server on this machine.
     """
 
     schema_: Literal[1, 2] = Field(default=2, alias="schema")
@@ -58,7 +58,7 @@ class CapacitySpec(Frozen):
     def digest(self) -> str:
         """A digest of all settings, which names the folder.
 
-        A setting that came later counts only where it is not at its default, so that earlier folders keep their names.
+        Settings added later count only if they are not at their defaults, so earlier folders keep their names.
         """
         workload = self.workload
         later = {"reply_status"} if isinstance(workload, HttpWorkload) and workload.reply_status == 200 else set()
@@ -71,19 +71,19 @@ class CapacitySpec(Frozen):
 
     @property
     def longest_ms(self) -> float:
-        """The longest time that a limit allows a request, 0 if no limit is on time."""
+        """The longest time that a limit allows a request; 0 if no limit is a time."""
         return max((limit.below for limit in self.parsed if limit.metric != limits.ERRORS), default=0.0) / 1e6
 
     @property
     def warmup_ms(self) -> int:
-        """How long each run is warmed up."""
+        """The warm-up of each run."""
         return max(WARMUP_MS, math.ceil(WARMUP_LIMITS * self.longest_ms))
 
     @property
     def settings(self) -> Settings:
         """The settings of the search."""
         probe_ms = max(self.probe_ms, math.ceil(PROBE_LIMITS * self.longest_ms))
-        # The number of random arrivals in a probe has its square root as standard deviation, and so has the rate.
+        # n random arrivals have a standard deviation of sqrt(n), so the relative error of the rate is 1 / sqrt(n).
         requests_min = (ARRIVALS_ERRORS / self.precision) ** 2 if self.arrivals == "poisson" else 1
         return Settings(self.parsed, self.precision, probe_ms, round(requests_min))
 

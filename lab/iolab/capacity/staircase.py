@@ -1,8 +1,9 @@
 """An up-and-down staircase: the rate goes up after a probe that held, and down after one that did not.
 
-It is that of PEST (Taylor and Creelman, 1967): a step in the other direction is half as long, and the third one in the
-same direction twice as long. So it comes near from far away in a few probes, follows a capacity that has moved, and
-ends around the rate at which half of the probes hold, where a probe says most. Steps are factors of the rate.
+It follows PEST (Taylor and Creelman, 1967): a step in the other direction is half as long, and the third one in the
+same direction twice as long. So it approaches a distant capacity in a few probes, follows one that has moved, and
+settles around the rate at which half of the probes hold, where a probe is most informative. Steps are factors of the
+rate.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ Direction = Literal[-1, 0, 1]
 
 @dataclass(frozen=True, slots=True)
 class Staircase:
-    """The next rate, the step (the logarithm of a factor), and the direction of the last step with how often in a row
-    it was taken. `reversals` counts the changes of direction.
+    """The next rate, the length of the last step (the logarithm of a factor) and its direction.
+
+    `in_row` counts the last steps in this direction, `reversals` the changes of direction.
     """
 
     rate_per_s: float
@@ -37,7 +39,7 @@ def after(stairs: Staircase, *, held: bool, shortest: float) -> Staircase:
         step, in_row, reversals = max(stairs.step / 2, shortest), 1, stairs.reversals + 1
     else:
         in_row, reversals = stairs.in_row + 1, stairs.reversals
-        # Before the first reversal nothing is known about the other side, so every step is longer than the one before.
+        # Before the first reversal the capacity may be far away, so each step is twice as long as the one before.
         longer = in_row > (2 if reversals else 1)
         step = min(2 * stairs.step, LONGEST) if longer else stairs.step
     rate_per_s = stairs.rate_per_s * math.exp(direction * step)

@@ -1,7 +1,7 @@
 """The runs that find a capacity, and the load of each.
 
-First the search, then the load curve at rates on both sides of the capacity, and at last a recovery: one run that
-overloads the server for a while and then asks for half of its capacity.
+First the search, then the load curve at rates on both sides of the capacity, and finally a recovery: one run that
+overloads the server for a while and then sends half of its capacity.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from iolab.judge.trial import BATCH
 CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
 # The rate of the overload and the rate after it, as shares of the capacity.
 OVERLOAD, AFTERWARDS = 1.5, 0.5
-# How long the load is light before the overload and after it, as multiples of the overload. A server that keeps its
-# capacity is back after one multiple: the excess of the overload is as large as the spare capacity afterwards.
+# The duration of the light load before and after the overload, as multiples of the overload. A server that keeps its
+# capacity is back after one multiple: the excess of the overload equals the spare capacity afterwards.
 BEFORE, WATCHED = 0.5, 4.0
-# Intervals in a report, and the shortest one.
+# The largest number of intervals in a report, and the shortest interval.
 INTERVALS, INTERVAL_MS_MIN = 250, 20
 # Slices of a recovery: the least number of requests in one, which a median needs; the shortest slice; and the least
-# number of slices after the overload, which decides where so many requests would take too long.
+# number of slices after the overload, which takes precedence over the number of requests.
 SLICE_REQUESTS, SLICE_MS_MIN, SLICES_MIN = 20, 100, 2 * BATCH
-# The shortest overload: a shorter one would have too few slices.
+# A shorter overload would have too few slices.
 OVERLOAD_MS_MIN = 500
 
 Purpose = Literal["closed loop", "search", "curve", "recovery"]
 
 
 class Step(Frozen):
-    """A run to make: its purpose, its rate (None: a closed loop) and its duration.
+    """A planned run: its purpose, rate (None: a closed loop) and duration.
 
-    In a recovery these are the rate and the duration of the overload.
+    Rate and duration of a recovery are those of the overload.
     """
 
     purpose: Purpose
@@ -66,11 +66,11 @@ def curve_rate(capacity_per_s: float, share: float) -> float:
 
 
 def load_spec(spec: CapacitySpec, step: Step, number: int, cpus: Sequence[int] = ()) -> LoadSpec:
-    """The load of one run, on these processors. Each run draws its own arrivals, from the seed and its number."""
+    """The load of one run, on these processors. The seed and the run's number seed its arrivals."""
     stages = [{"from_per_s": step.rate_per_s, "to_per_s": step.rate_per_s, "duration_ms": None}]
     arrivals, duration_ms = spec.arrivals, step.duration_ms
     if step.purpose == "recovery":
-        # Even arrivals, so that chance leaves no slice empty or crowded.
+        # With even arrivals no slice is empty or crowded by chance.
         arrivals, stages = "even", _stages(step)
         duration_ms = round((BEFORE + 1 + WATCHED) * step.duration_ms)
     open_loop = {"loop": "open", "arrivals": arrivals, "seed": spec.seed + number, "stages": stages}
@@ -94,13 +94,13 @@ def load_spec(spec: CapacitySpec, step: Step, number: int, cpus: Sequence[int] =
 
 
 def recovery_rates(step: Step) -> tuple[float, float]:
-    """The light rate and the overload of a recovery."""
+    """The rates of the light load and the overload of a recovery."""
     assert step.rate_per_s is not None, "a recovery has a rate"
     return step.rate_per_s * AFTERWARDS / OVERLOAD, step.rate_per_s
 
 
 def _stages(step: Step) -> list[dict[str, Any]]:
-    """Light load, overload, and light load again without an end."""
+    """Light load, overload, and light load to the end of the run."""
     light_per_s, overload_per_s = recovery_rates(step)
     stages = ((light_per_s, round(BEFORE * step.duration_ms)), (overload_per_s, step.duration_ms), (light_per_s, None))
     return [{"from_per_s": rate, "to_per_s": rate, "duration_ms": length} for rate, length in stages]

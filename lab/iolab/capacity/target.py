@@ -13,7 +13,7 @@ from iolab.contract.literals import Protocol
 from iolab.contract.types import Tls
 from iolab.errors import PlanError
 
-# How long to wait for an address to accept before trying the next one of a name.
+# How long to wait for an address to accept before trying the next address of a name.
 CONNECT_S_MAX = 1.0
 # The schemes of URLs with a host, and their default ports.
 PORTS = {"http": 80, "https": 443, "tcp": None, "tls": None}
@@ -21,7 +21,7 @@ PORTS = {"http": 80, "https": 443, "tcp": None, "tls": None}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL names: the protocol and its settings, one resolved address, and the settings of TLS if it is used."""
+    """The server of a URL: its protocol and settings, one resolved address, and TLS settings if it uses TLS."""
 
     protocol: Protocol
     workload: Mapping[str, Any]
@@ -30,7 +30,7 @@ class Target:
 
 
 def parse_url(url: str, protocol: Protocol | None) -> Target:
-    """Reads and resolves a URL: `http(s)://host[:port][/path]`, `tcp://host:port`, `tls://host:port` or `unix:/path`.
+    """Parses and resolves a URL: `http(s)://host[:port][/path]`, `tcp://host:port`, `tls://host:port` or `unix:/path`.
 
     If a name has several addresses, the first that accepts a connection is used. Raises PlanError with one line.
     """
@@ -69,7 +69,7 @@ def with_tls(target: Target, *, server_name: str | None, cacert: Path | None, in
         raise PlanError("--cacert and --insecure do not fit: leave out --insecure to have the certificate checked")
     if cacert is not None and not cacert.is_file():
         raise PlanError(f"there is no file {str(cacert)!r}: name a PEM file of trusted authorities")
-    # The same command means the same file in every working directory.
+    # An absolute path names the same file from every working directory.
     authorities = None if cacert is None else str(cacert.absolute())
     name = server_name or target.tls.server_name
     return replace(target, tls=Tls(server_name=name, cacert=authorities, insecure=insecure))

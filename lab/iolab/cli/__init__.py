@@ -5,8 +5,8 @@ even that there is no difference; 1, a failure, or a verb found what it looks fo
 difference); 2, bad input; 3, nothing could be concluded; 128 plus the signal's number, an interrupted run, which the
 same command resumes.
 
-The module of a verb has one line on what it does (its documentation), USAGE, EXAMPLES, `add`, which declares its flags,
-and `run`, which returns the exit code. `run` imports the modules that do the work, because they are slow to load and
+The module of a verb has a docstring of one line (its description in help), USAGE, EXAMPLES, `add`, which declares its
+flags, and `run`, which returns the exit code. `run` imports the modules that do the work, because they load slowly and
 help must not wait for them.
 """
 
@@ -27,21 +27,21 @@ from iolab.errors import BadInput, IolabError
 from iolab.measure import handover
 from iolab.wording import instead
 
-# The verbs that have a module here; those of `handover` are the engine's own.
+# The verbs with a module here; the verbs of `handover` are the engine's.
 VERBS = (
     *("vs", "run", "check", "soak", "capacity", "list", "report"),
     *("compare", "lint", "query", "export", "bundle", "verify", "doctor"),
 )
-# The exit code of a run that could conclude nothing. A script must not take it for one that found no difference.
+# The exit code of a run that could conclude nothing, which is not the same as no difference.
 INCONCLUSIVE = 3
-# From here on it is that of an interrupted run.
+# An interrupted run has this exit code plus the signal's number.
 SIGNALLED = 128
 ABOUT = "Which I/O and concurrency model should my network server use, for my workload, on my machine?"
 FLAGS = {"-h, --help": "show this help, or that of a command after its name", "--version": "show the version"}
 START = "Start with: iolab doctor; then: iolab vs epoll io_uring --quick"
-# What the kernel says where standard output goes to a file and there is no space for it.
+# The errors of a write to standard output if it is a file and there is no space left.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What comes before a description: a name, and the space around it.
+# The width of a name with the space around it, before its description.
 NAME_COLUMNS = 14
 
 
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return failed("interrupted", 128 + signal.SIGINT)
     except BrokenPipeError:
-        # The reader of our output has ended, as `head` does. Nothing may be flushed to it when this process ends.
+        # The reader of our output has ended, such as `head`. Python must not flush to it when this process exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
@@ -73,14 +73,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def failed(message: str, code: int, command: str = "iolab") -> int:
-    """Prints a failure, which is one line, or a line for each mistake in a file; returns its exit code."""
+    """Prints a failure of one line, or one for each mistake in a file; returns `code`."""
     for line in message.split("\n"):
         print(f"{command}: {line}", file=sys.stderr)
     return code
 
 
 def overview() -> str:
-    """The help of `iolab` itself: each command in one line."""
+    """The help of `iolab` itself, with one line per command."""
     verbs = {verb: module(verb).__doc__ or "" for verb in VERBS} | handover.VERBS
     columns = shutil.get_terminal_size().columns
     parts = (["usage: iolab COMMAND ..."], textwrap.wrap(ABOUT, columns), _table("commands:", verbs, columns))
@@ -88,7 +88,7 @@ def overview() -> str:
 
 
 def _table(heading: str, rows: Mapping[str, str], columns: int) -> list[str]:
-    """Names and what they are, in lines that fit."""
+    """Names and their descriptions, in lines of at most `columns`."""
     lines = [heading]
     for name, about in rows.items():
         first, rest = f"  {name}".ljust(NAME_COLUMNS), " " * NAME_COLUMNS

@@ -1,4 +1,4 @@
-"""A table as text: aligned columns where they fit the terminal, else a block of lines for each row."""
+"""A table as text: aligned columns if they fit the terminal, else a block of lines for each row."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from iolab.results.export import Table, cell_text
 GAP = "  "
 # The width of a terminal that does not report it.
 COLUMNS = 80
-# What stands for NULL.
+# How NULL is printed.
 NOTHING = "-"
 
 
 def text_of(table: Table, columns: int | None = None) -> str:
-    """The table in lines of at most so many columns, those of the terminal by default; only a long word is longer."""
+    """The table in lines of at most `columns`, by default those of the terminal; only a long word exceeds them."""
     columns = shutil.get_terminal_size((COLUMNS, 0)).columns if columns is None else columns
     names = [seen(name) for name in table.columns]
     rows = [[_cell(value) for value in row] for row in table.rows]
@@ -40,7 +40,7 @@ def text_of(table: Table, columns: int | None = None) -> str:
 
 
 def _blocks(names: list[str], rows: list[list[str]], columns: int) -> str:
-    """Each row as lines of a name and its value, under a line with the number of the row."""
+    """Each row as a line with its number, then a line for each name and value."""
     indent = max(map(len, names)) + len(GAP)
     lines = []
     for number, row in enumerate(rows, start=1):
@@ -59,7 +59,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """A value for people: six digits of a fraction are more than any trial carries."""
+    """A value as printed. Six digits of a fraction are more than any trial supports."""
     if value is None:
         return NOTHING
     if isinstance(value, float):
@@ -68,5 +68,5 @@ def _cell(value: Any) -> str:
 
 
 def seen(text: str) -> str:
-    """Text in one line, without what would move the cursor or change the terminal."""
+    """Text in one line, without characters that move the cursor or change the terminal."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in " ".join(text.split()))

@@ -112,7 +112,7 @@ SEARCH: Mapping[str, Setting] = {
 
 
 def run(options: Namespace) -> int:
-    """Searches for the capacity and prints what is known; returns the exit code."""
+    """Searches for the capacity and prints the result; returns the exit code."""
     from iolab.capacity.spec import spec_of
     from iolab.capacity.target import parse_url, with_tls
     from iolab.machine import port_owner
@@ -133,7 +133,7 @@ def run(options: Namespace) -> int:
 
 
 def _watched(spec: CapacitySpec, options: Namespace) -> int:
-    """Makes the runs that are left of a search, and prints what is known however that ends."""
+    """Makes the remaining runs of a search and prints the result, even if it is interrupted or fails."""
     from iolab.capacity import prober
     from iolab.capacity.records import folder_of
     from iolab.cli import failed, searching, terminal
@@ -161,7 +161,7 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
                 on_placed=lines.placed,
             )
     except (stopping.Stopped, engine.TrialFailed) as error:
-        # Without a single run there is no folder.
+        # A search without a run has no folder.
         if folder.is_dir():
             show(folder, as_json=options.as_json)
         if isinstance(error, stopping.Stopped):
@@ -173,7 +173,7 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
 
 
 def show(folder: Path, *, as_json: bool) -> SearchState:
-    """Prints what is known of a search, and writes its report."""
+    """Prints the result of a search so far, and writes its report."""
     import json
 
     from iolab import runs

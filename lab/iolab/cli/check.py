@@ -25,19 +25,19 @@ EXAMPLES = (
     "iolab check --out records",
     "iolab check my-question --fail-on contradicted",
 )
-# The verdicts that a script may take for a failure.
+# The verdicts that --fail-on takes.
 FAILURES = ("contradicted", "undecided")
 
 
 class Judged(NamedTuple):
-    """A claim with its verdict, and the experiment that has it."""
+    """A claim with its verdict, and its experiment."""
 
     experiment: str
     found: ClaimVerdict
 
 
 class Checked(NamedTuple):
-    """What was judged: the runs, and every claim. `waiting` are those of a suite whose experiments have no run."""
+    """The judged runs and every claim. `waiting` are the claims of a suite's experiments without a run."""
 
     runs: tuple[Results, ...]
     claims: tuple[Judged, ...]
@@ -65,7 +65,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Judges the runs and prints what became of their claims; returns the exit code."""
+    """Judges the runs and prints the verdicts on their claims; returns the exit code."""
     from iolab import cli
     from iolab.judge.suite import is_decided
 
@@ -85,7 +85,7 @@ def run(options: Namespace) -> int:
 
 
 def _checked(options: Namespace) -> Checked:
-    """The runs that are asked for; raises BadInput where there is none to judge."""
+    """The requested runs; raises BadInput if there is none to judge."""
     from iolab import api, runs
 
     if options.run is None:
@@ -105,12 +105,12 @@ def _checked(options: Namespace) -> Checked:
 
 
 def _of_runs(runs: Sequence[Results]) -> Checked:
-    """The claims of runs that are no suite's."""
+    """The claims of runs outside a suite."""
     return Checked(tuple(runs), tuple(Judged(each.plan.name, claim) for each in runs for claim in each.claims))
 
 
 def _newest(out: Path) -> list[Path]:
-    """The folders of the newest run of each experiment, by the experiment's name."""
+    """The folders of the newest run of each experiment, sorted by experiment."""
     from iolab import runs
 
     newest: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _newest(out: Path) -> list[Path]:
 
 
 def _show(checked: Checked) -> None:
-    """Every claim with its evidence, experiment by experiment, and last those that are contradicted or undecided."""
+    """Prints every claim with its evidence, experiment by experiment, then the contradicted and undecided ones."""
     from iolab.cli import terminal
     from iolab.cli.streams import stdout
     from iolab.judge.suite import counted
@@ -157,7 +157,7 @@ def _show(checked: Checked) -> None:
 
 
 def _show_claim(console: Console, found: ClaimVerdict) -> None:
-    """A claim with the word on it, the reason, and where it has several tests a line for each."""
+    """Prints a claim with its verdict, the reason, and a line for each test if it has several."""
     from iolab.cli import terminal
 
     terminal.prose(console, f"{found.claim.id} {found.judgement}: {found.claim.text}")

@@ -27,7 +27,7 @@ EXAMPLES = (
     "iolab compare vs-0123456789abcdef.1 vs --junit changes.xml",
     "iolab compare models-0123456789abcdef.1 models --markdown > changes.md",
 )
-# The systems whose logs take annotations.
+# The systems with annotations in their logs.
 ANNOTATED = ("github",)
 ALLOWED = ("machine", "engine", "plan")
 SHARE = re.compile(r"(\d+(?:\.\d+)?) ?%")
@@ -76,7 +76,7 @@ def threshold(text: str) -> float:
 
 
 def run(options: Namespace) -> int:
-    """Compares, and prints what changed; returns the exit code."""
+    """Compares and prints what changed; returns the exit code."""
     from iolab import api
     from iolab.report import changes
     from iolab.results.files import write_file
@@ -105,7 +105,7 @@ def _is_given(options: Namespace, flag: str) -> bool:
 
 
 def _code(found: RunComparison) -> int:
-    """The exit code, and for all but 0 the reason on standard error."""
+    """The exit code; prints the reason on standard error if it is not 0."""
     from iolab.report import changes
 
     if found.regressions:
@@ -116,7 +116,7 @@ def _code(found: RunComparison) -> int:
 
 
 def _show(found: RunComparison) -> None:
-    """The tables of all contestants, and last the answer."""
+    """Prints the tables of all contestants, and the answer last."""
     from iolab.cli.streams import stdout
     from iolab.cli.terminal import prose
     from iolab.report import changes

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 USAGE = "[FLAGS]"
 EXAMPLES = ("iolab doctor", "iolab doctor --no-noise", "iolab doctor --json")
 COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
-# The room that a status takes before what was found.
+# The width of a status before the finding.
 INDENT = 5
 
 
@@ -32,7 +32,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Prints every check with what it means and its fix; 1 where this machine cannot measure at all."""
+    """Prints every check with its meaning and its fix; returns 1 if this machine cannot measure at all."""
     from iolab import api
     from iolab.cli.streams import stderr, stdout
     from iolab.cli.terminal import say
@@ -50,7 +50,7 @@ def run(options: Namespace) -> int:
 
 
 def _show(console: Console, checks: tuple[Check, ...]) -> None:
-    """The checks under their topics, and what they come to."""
+    """Prints the checks under their topics, and the conclusion."""
     from iolab.cli.terminal import say
 
     topic = ""
@@ -65,7 +65,7 @@ def _show(console: Console, checks: tuple[Check, ...]) -> None:
 
 
 def _show_check(console: Console, check: Check) -> None:
-    """One check: prose fits the terminal, and a command stays in one line, so that it can be copied."""
+    """Prints one check: prose wrapped to the terminal, a command in one line for copying."""
     from iolab.cli.terminal import fitted, say
     from iolab.machine.check import CANNOT
 

@@ -32,7 +32,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Writes the files, and prints each with its rows."""
+    """Writes the files, and prints each with its number of rows."""
     from iolab import api
     from iolab.cli import selected
 

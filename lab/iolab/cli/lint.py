@@ -32,7 +32,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Prints the findings of all files; returns 1 where there are any, and 2 where a file cannot be checked."""
+    """Prints the findings of all files; returns 1 if there are any, and 2 if a file cannot be checked."""
     checked, unread = _checked(options.files or ["-"])
     if checked and options.as_json:
         _print_json(checked)
@@ -42,7 +42,7 @@ def run(options: Namespace) -> int:
 
 
 def _checked(files: Sequence[str]) -> tuple[list[Linted], int]:
-    """The files that can be checked, and the exit code of those that cannot, each of which is a line."""
+    """The files that can be checked, and the exit code for the others; prints a line for each of those."""
     from iolab import cli
     from iolab.lint import lint_file
 

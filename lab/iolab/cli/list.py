@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 USAGE = "[FLAGS] [models | contestants | experiments | claims | runs]"
 EXAMPLES = ("iolab list", "iolab list contestants", "iolab list experiments", "iolab list claims", "iolab list runs")
 WHAT = ("models", "contestants", "experiments", "claims", "runs")
-# Names of models are in a column of their own.
+# The width of the column of names.
 NAME_WIDTH = 12
 
 
@@ -51,9 +51,9 @@ def run(options: Namespace) -> int:
 
 
 def _contestants() -> Iterator[str]:
-    """The servers of the registry, with that of the working directory: what each is and takes, and its version.
+    """The servers of the registry and of a contestants.toml in the working directory, then the Python interpreters.
 
-    And the interpreters that those in Python can run on.
+    Each server has its description, protocols, settings, options and version.
     """
     from pathlib import Path
 
@@ -120,7 +120,7 @@ def _claim_rows(options: Namespace) -> Iterator[dict[str, str]]:
 
 
 def _decided_by(claim: Claim) -> str:
-    """Whether a quick run decides it, or a full one, or none."""
+    """Whether a quick run decides the claim, a full one, or none."""
     votes = [test for test in claim.tests if not test.shown]
     if all(test.relation == "stated" for test in votes):
         return "none"
@@ -130,7 +130,7 @@ def _decided_by(claim: Claim) -> str:
 
 
 def _runs(options: Namespace) -> Iterator[str]:
-    """A line a run; on a terminal it is cut where the terminal ends."""
+    """A line per run, cut to the width of the terminal."""
     from iolab import runs
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
@@ -140,7 +140,7 @@ def _runs(options: Namespace) -> Iterator[str]:
 
 
 def _models() -> Iterator[str]:
-    """What there is to know of every model; an option that all of them have is listed once, at the end."""
+    """Every model; the options that all of them have are listed once, at the end."""
     from iolab.measure import engine
 
     models = engine.open_engine().description.models
@@ -153,7 +153,7 @@ def _models() -> Iterator[str]:
 
 
 def _model(model: ModelAbout, common: Sequence[Option]) -> Iterator[str]:
-    """What a model is, what it needs, whether it is here, and its own options."""
+    """A model's description, needs, availability and own options."""
     from iolab.contract.types import WORKLOADS
 
     yield f"{model.name:<{NAME_WIDTH}} {model.about}"
@@ -175,7 +175,7 @@ def _option(option: Option) -> Iterator[str]:
 
 
 def _values(option: Option) -> str:
-    """The values of an option, the default first; of a number the default and its limits."""
+    """The values of an option, the default first; for a number the default and the limits."""
     if option.min is None or option.max is None:
         return "|".join(option.values)
     return f"{option.values[0]}, {option.min} to {option.max}"

@@ -13,9 +13,9 @@ from iolab.wording import instead
 
 Value = TypeVar("Value")
 
-# How much room flags have in help before their descriptions begin below them.
+# The width of the column of flags in help; the description of a longer flag begins in the next line.
 FLAG_COLUMNS = 26
-# What argparse says of a flag, by how it begins, and what we say.
+# The beginning of argparse's messages on a flag, and ours.
 WORDS = {"expected one argument": "needs a value", "ignored explicit argument": "takes no value"}
 
 
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         self._examples = examples
 
     def format_help(self) -> str:
-        """The help, and below it the examples as they are typed."""
+        """The help, followed by the examples without wrapping."""
         return super().format_help() + "\nexamples:\n" + "".join(f"  {each}\n" for each in self._examples)
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -50,18 +50,18 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def error(self, message: str) -> Any:
-        """What argparse calls where an argument is missing."""
+        """argparse calls this if an argument is missing."""
         missing = message.rpartition(": ")[2]
         raise BadInput(f"{missing} is missing: {self.prog} --help shows what to write")
 
     def spelt(self, message: str) -> str:
-        """A message about a key of an experiment, with the flag that stands for it."""
+        """A message about a key of an experiment, with the flag for that key."""
         key, colon, rest = message.partition(":")
         return f"{self.flags.get(key, key)}{colon}{rest}"
 
     @property
     def flags(self) -> dict[str, str]:
-        """The long form of every flag, by the name its value has."""
+        """The long form of every flag, by the name of its value."""
         return {each.dest: each.option_strings[-1] for each in self._actions if each.option_strings}
 
     def _unknown(self, arguments: Sequence[str]) -> str:
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
         if flag is None:
             return f"{arguments[0]!r} is one argument too many: {self.prog} --help shows what to write"
         flags = self.flags.values()
-        # An abbreviation means what it begins, even where another flag is nearer in letters.
+        # An abbreviation stands for a flag that begins with it, even if the spelling of another one is closer.
         near = instead(flag, [each for each in flags if each.startswith(flag)] or flags)
         advice = near if "did you mean" in near else f": {self.prog} --help lists them"
         return f"there is no flag {flag}{advice}"
@@ -95,7 +95,7 @@ def one_of(words: Sequence[str]) -> Callable[[str], str]:
 
 
 def read_by(parse: Callable[[str], Value]) -> Callable[[str], Value]:
-    """A value that a function of the lab reads, whose message is then that of the flag."""
+    """A type for argparse from a parser of the lab, whose errors become those of the flag."""
 
     def read(text: str) -> Value:
         try:

@@ -1,4 +1,4 @@
-"""What the terminal shows of a search for a capacity: its settings, a line for each run, and the table at the end."""
+"""Prints a search for a capacity: its settings, a line for each run, and the table at the end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from iolab.cli.terminal import aside, say
 from iolab.machine import port_owner
 from iolab.wording import duration
 
-# How many runs a search takes on a steady machine, with the closed loop and without those of the curve.
+# The runs of a search on a steady machine: with the closed loop, without the curve.
 SEARCH_RUNS = 1 + TRIALS_MIN
 # The quantiles of the table.
 SHOWN = ("p50", "p99", "p99.9")
 
 
 def show_spec(console: Console, spec: CapacitySpec, server_pid: int | None) -> None:
-    """Prints before the first run what is measured, and the shortest time it takes."""
+    """Prints what is measured, and the shortest time it takes."""
     runs = SEARCH_RUNS + len(CURVE)
     length_s = runs * (spec.warmup_ms + spec.settings.probe_ms) / 1_000
     length_s += (BEFORE + 1 + WATCHED) * spec.settings.probe_ms / 1_000
@@ -41,9 +41,9 @@ def show_spec(console: Console, spec: CapacitySpec, server_pid: int | None) -> N
 
 
 class Lines:
-    """Prints how many runs there are at first, and a line for each run that ends.
+    """Prints how many runs are already stored, and a line for each run that ends.
 
-    `knows_server`: whether the process behind the address is known, so that another one would be noticed.
+    `knows_server`: the process behind the address is known, so a change of it would be noticed.
     """
 
     def __init__(self, console: Console, *, knows_server: bool) -> None:
@@ -60,7 +60,7 @@ class Lines:
             say(self._console, why)
 
     def __call__(self, state: SearchState) -> None:
-        """Prints what is new."""
+        """Prints the last run, or at first the number of stored runs."""
         if self._begun:
             say(self._console, run_line(state))
         elif state.probes:
@@ -70,7 +70,7 @@ class Lines:
 
 
 def run_line(state: SearchState) -> str:
-    """One line on the run that has just ended."""
+    """One line on the last run."""
     probe = state.probes[-1]
     rate = "" if probe.step.rate_per_s is None else f" {rate_words(probe.step.rate_per_s)}"
     what = f"{len(state.probes):>3} {probe.step.purpose}{rate}"

@@ -1,4 +1,4 @@
-"""Settings of the workload and the load as flags: what `vs` and `capacity` ask for alike is described once."""
+"""Settings of the workload and the load as flags; those that `vs` and `capacity` share are defined once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iolab.contract.literals import Arrivals, Driver, Framing, Opening, Processo
 
 
 class Setting(NamedTuple):
-    """A flag that stands for a setting: what it is, its default (empty if it has none), and its type."""
+    """A flag for a setting: its help, its default (empty if it has none), and its type."""
 
     help: str
     default: str = ""
@@ -21,23 +21,23 @@ class Setting(NamedTuple):
 
 
 def word(help_: str, kind: Any, default: str = "", flags: tuple[str, ...] = ()) -> Setting:
-    """A setting that is one of a few words."""
+    """A setting with a fixed set of words."""
     words = get_args(kind)
     return Setting(help_, default, one_of(words), usage_of(words), flags)
 
 
 def text(help_: str, default: str = "") -> Setting:
-    """A setting that is read with the rest of the plan, which says what is wrong with it."""
+    """A setting that is parsed with the rest of the plan, which reports errors in it."""
     return Setting(help_, default, str)
 
 
 def cpu_list(default: str, flags: tuple[str, ...] = ()) -> Setting:
-    """A setting that names processors."""
+    """A setting that is a list of processors."""
     return Setting("processors, as 0,2 or 0-3", default, cpus, "LIST", flags)
 
 
-# The settings by their keys. The defaults are only shown: a test compares them with those of the plan and of the
-# question. A flag that is absent stays out of the settings, so a flag of another protocol is an error.
+# The settings by their keys. The defaults are for help only; a test compares them with those of the plan and of the
+# capacity spec. An absent flag does not become a setting, so a flag of another protocol is an error.
 MESSAGES: Mapping[str, Setting] = {
     "framing": word("echo: how messages end", Framing, "raw"),
     "message_bytes": Setting("echo, line: size of a message", "64; line: 12"),
@@ -83,12 +83,12 @@ TRIAL: Mapping[str, Setting] = {
 
 
 def protocol(default: str) -> Setting:
-    """The setting that says what a server speaks."""
+    """The setting for the protocol of a server."""
     return word("protocol of requests and replies", Protocol, default)
 
 
 def add_settings(parser: argparse._ActionsContainer, settings: Mapping[str, Setting]) -> None:
-    """Declares the flags; --warmup stands for warmup_ms, and so on, where a setting names its own long flag."""
+    """Declares the flags: --warmup-ms for warmup_ms, unless the setting has its own long flag, such as --warmup."""
     for key, setting in settings.items():
         long = () if any(flag.startswith("--") for flag in setting.flags) else (f"--{key.replace('_', '-')}",)
         default = f" (default: {setting.default})".replace("%", "%%") if setting.default else ""
@@ -103,5 +103,5 @@ def add_settings(parser: argparse._ActionsContainer, settings: Mapping[str, Sett
 
 
 def given(options: argparse.Namespace, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """The settings that were given."""
+    """The settings given on the command line."""
     return {key: value for key in settings if (value := getattr(options, key)) is not None}

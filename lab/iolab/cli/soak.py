@@ -18,7 +18,7 @@ EXAMPLES = (
 )
 DURATION_MS = 30 * 60_000
 
-# The settings of vs. There are no blocks, because there is one trial.
+# The settings of vs, without blocks, because there is one trial.
 GROUPS: Mapping[str, Mapping[str, Setting]] = {
     **{title: settings for title, settings in OF_VS.items() if title != "the trials"},
     "the trial": {
@@ -38,7 +38,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Runs the trial and prints its errors and what grew, also where the server broke."""
+    """Runs the trial and prints its errors and what grew, even if the server broke."""
     from iolab import api
     from iolab.cli.streams import stdout
     from iolab.cli.terminal import say

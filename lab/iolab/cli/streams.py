@@ -11,7 +11,7 @@ from iolab.cli import terminal
 
 
 def stdout() -> Console:
-    """Standard output. A file has no width of its own: what is kept is kept in full."""
+    """Standard output. A file has no width, so tables get the full WIDE_COLUMNS."""
     return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else terminal.WIDE_COLUMNS)
 
 

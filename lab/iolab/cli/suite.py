@@ -21,7 +21,7 @@ from iolab.wording import when
 
 
 def run(suite: Suite, options: Namespace) -> int:
-    """Runs a suite; returns the exit code. One that was interrupted goes on where it stopped."""
+    """Runs a suite, or resumes it where it stopped; returns the exit code."""
     record = api.begin_suite(
         suite,
         only=options.only,
@@ -58,9 +58,9 @@ def run(suite: Suite, options: Namespace) -> int:
 
 
 def _followed(name: str, options: Namespace, since: str) -> Results | int:
-    """The results of an experiment, or the exit code where there are none: the others are run all the same.
+    """The results of an experiment, or the exit code if it failed; the other experiments still run.
 
-    Raises BadInput, which is a mistake in what was asked of all.
+    Raises BadInput, because a mistake in the arguments affects all of them.
     """
     try:
         return watching.followed(partial(_measured, name, options, since))
@@ -82,7 +82,7 @@ def _measured(name: str, options: Namespace, since: str, on_event: OnEvent) -> R
 
 
 def show(whole: SuiteResults, *, as_json: bool) -> None:
-    """Prints the results of a suite: its headline claims, how all of its claims were judged, and where the page is."""
+    """Prints the results of a suite: its headline claims, the counts of all verdicts, and the path of its page."""
     if as_json:
         print(json.dumps(whole.document(), indent=2))
         return
@@ -98,7 +98,7 @@ def show(whole: SuiteResults, *, as_json: bool) -> None:
 
 
 def _show_headline(console: Console, whole: SuiteResults) -> None:
-    """The headline claims as the page has them: under each heading the sentence, and below it the evidence."""
+    """Prints the headline claims under their headings, as on the page: the claim, and below it the evidence."""
     for group in findings.groups(whole):
         if group.headline:
             console.print()

@@ -1,7 +1,7 @@
-"""What a person sees: progress while a plan runs; then the table and verdict of each comparison, every notice once.
+"""Prints for people: progress while a plan runs, then the table and verdict of each comparison, and each notice once.
 
-On a terminal there is one moving line, and prose is wrapped to its width; elsewhere there are plain lines, whole, so
-that a log of a CI run stays readable and can be searched.
+On a terminal there is one progress line, and prose is wrapped to the width. Elsewhere lines are plain and not wrapped,
+so a CI log stays readable and searchable.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ from iolab.report import matrix
 from iolab.results.records import WARNINGS, Break, Failure, Minute
 from iolab.wording import BOUND_SIGNS, duration, number, when, wrapped
 
-# The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
-# the server for one request.
+# The columns of the table: a metric, its heading with the unit, and the divisor of its figures. CPU is the server's for
+# one request.
 COLUMNS = tuple((row.key, row.short or row.heading, row.scale) for row in COMPARED.values())
-# How many columns a ranking needs to show all there is in one line a contestant.
+# The width at which a ranking shows all columns in one line per contestant.
 WIDE_COLUMNS = 120
-# A longer name takes several lines in tables, or it is shortened, and a line above the table says what it stands for.
+# A longer name is wrapped in tables, or shortened and explained in a line above the table.
 NAME_MAX = 24
-# What stands for the ratio of two figures that are both bounds.
+# Printed in place of the ratio of two bounds.
 NOT_COMPARABLE = "not comparable"
-# What a request and a connection cost a contestant: syscalls, memory, and what the kernel has to schedule.
+# The cost columns: syscalls per request, memory per connection, and threads.
 COSTS = ("syscalls", "KiB/conn", "tasks")
-# A reason longer than this is printed in a line of its own, and not in a column of figures.
+# A longer reason is printed in a line of its own instead of a column of figures.
 WORD_MAX = 14
 
 
 class Screen:
     """Shows the runner's events. Use it as a context manager; call it with each event.
 
-    `folder` is that of the run, once it is open.
+    `folder` is the run's, once it is open.
     """
 
     def __init__(self, console: Console) -> None:
@@ -195,7 +195,7 @@ class Screen:
             self._say(line)
 
     def _failed(self, contestant: str, failure: Failure, advice: str = "") -> None:
-        """A failure, once however often it comes again: servers that die tend to die of the same fault."""
+        """Prints each failure once: a server that dies tends to die repeatedly of the same fault."""
         if (contestant, failure.kind, failure.said) not in self._failures:
             self._failures.add((contestant, failure.kind, failure.said))
             show_failure(self._console, contestant, failure, advice)
@@ -205,12 +205,12 @@ class Screen:
 
 
 def say(console: Console, line: str) -> None:
-    """Prints one line as it is: no markup in what a server or a plan says, and no wrapping."""
+    """Prints one line verbatim, without markup or wrapping; it may contain text of a server or a plan."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_failure(console: Console, contestant: str, failure: Failure, advice: str = "") -> None:
-    """Why a contestant failed, and below that the last lines of its standard error."""
+    """Prints why a contestant failed, and below that its last output."""
     said = "; its last output:" if failure.said else ""
     say(console, f"{contestant}: {failure.message}{advice}{said}")
     for line in failure.said:
@@ -220,7 +220,7 @@ def show_failure(console: Console, contestant: str, failure: Failure, advice: st
 
 
 def broken(how: Break) -> list[str]:
-    """How a server broke: where the client saw it, what had run out, and what that is known from."""
+    """How a server broke: what the client saw, which resource ran out, the evidence, and whether it recovered."""
     where = [f"{name} {value}" for name in ("request", "connection") if (value := getattr(how, name)) is not None]
     saw = [f"first failure: {' on '.join(where) or 'seen'}: {how.phase}: {how.saw}"] if how.saw else []
     ran_out = [f"ran out of: {how.ran_out}"] if how.ran_out else []
@@ -239,12 +239,12 @@ def minute_words(title: str, minute: Minute) -> str:
 
 
 def aside(changed: str, folder: Path) -> str:
-    """That an earlier run is kept, and why it is not gone on with."""
+    """A line on an earlier run that is kept, and why it is not resumed."""
     return f"{changed}: " * bool(changed) + f"the earlier run is kept as {folder}"
 
 
 def outcome(event: TrialEnded) -> str:
-    """A finished trial in a few words; the figures behind a discarded one are in the record."""
+    """A finished trial in a few words; the record has the figures of a discarded one."""
     result = event.result
     if result.failure is not None:
         return f"failed: {result.failure.line}"
@@ -255,7 +255,7 @@ def outcome(event: TrialEnded) -> str:
 
 
 def show_plan(console: Console, planned: Planned) -> None:
-    """Says before the first trial what is asked, for how long, and on which processors."""
+    """Prints the question, the expected time and the processors before the first trial."""
     plan = planned.plan
     trials = plan.blocks * sum(len(comparison.cells) for comparison in plan.comparisons)
     more = f", up to {duration(planned.probing_s)} more to see what limited them" if planned.probing_s else ""
@@ -270,13 +270,13 @@ def show_plan(console: Console, planned: Planned) -> None:
 
 
 def fitted(console: Console, line: str, *, indent: int = 0) -> list[str]:
-    """One line for people as lines of the terminal's width, and whole where it goes to a file."""
+    """A line wrapped to the width of the terminal, or unwrapped for a file."""
     fits = console.is_terminal or "COLUMNS" in os.environ
     return (wrapped(line, console.width - indent) if fits else line).split("\n")
 
 
 def prose(console: Console, line: str, *, indent: int = 0) -> None:
-    """Prints one line for people: in lines of the terminal's width, and whole where it goes to a file."""
+    """Prints a line, wrapped to the width of the terminal, or unwrapped to a file."""
     text = "\n".join(fitted(console, line, indent=indent))
     say(console, textwrap.indent(text, " " * indent))
 
@@ -287,7 +287,7 @@ def show_verdicts(
     claims: Iterable[ClaimVerdict],
     scalings: Iterable[Scaling] = (),
 ) -> None:
-    """The tables and the sentence of each comparison, what is said over all of them, and last every notice once."""
+    """Prints each comparison's tables and sentence, then matrices, scalings and claims, then each notice once."""
     for verdict in verdicts:
         console.print()
         _show_comparison(console, verdict)
@@ -305,7 +305,7 @@ def show_verdicts(
 
 
 def _show_matrix(console: Console, found: matrix.Matrix) -> None:
-    """Ratios to the best and ranks over all settings, which letters stand for, in as many tables as the width takes."""
+    """Prints ratios to the best and ranks over all settings, named by letters, in as many tables as the width needs."""
     letters = [chr(ord("A") + at % 26) * (1 + at // 26) for at in range(len(found.settings))]
     names = [row.title if len(row.title) <= NAME_MAX else f"{row.title[: NAME_MAX - 1]}…" for row in found.rows]
     cells = [[f"{cell.text} #{cell.rank}" if cell.rank else cell.text for cell in row.cells] for row in found.rows]
@@ -332,7 +332,7 @@ def _show_matrix(console: Console, found: matrix.Matrix) -> None:
 
 
 def _show_claim(console: Console, claim: ClaimVerdict) -> None:
-    """The verdict with its reason; where a claim has several tests, a line for each."""
+    """Prints the verdict with its reason, and a line for each test if there are several."""
     prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
     if len(claim.tests) > 1:
         for test in claim.tests:
@@ -357,7 +357,7 @@ def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
         console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_discarded} discarded"
     )
     if verdict.rankings:
-        # Of many, the report has them.
+        # With many contestants, only the report has limits and costs.
         return
     for title, limit in verdict.limits.items():
         if not limit.kind.is_ranked:
@@ -367,8 +367,8 @@ def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
 
 
 def short_names(verdict: ComparisonVerdict) -> tuple[str, ...]:
-    """The contestants as tables name them: a long one in several lines, a long command by its program and script
-    without folders, and what does not fit even so by a letter.
+    """The contestants' names in tables: a long name wrapped, a long command as program and script without folders, and
+    one that still does not fit as a letter.
     """
     names = [_short_name(title, text) for title, text in zip(verdict.titles, verdict.texts, strict=True)]
     letters = (chr(ord("A") + slot) for slot in range(len(names)))
@@ -389,7 +389,7 @@ def _line_length(name: str) -> int:
 
 
 def tables(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
-    """The figures and their ratios: of two side by side, a row a metric; of others a row a contestant."""
+    """The figures and their ratios: a row per metric for two contestants, else a row per contestant."""
     if len(verdict.titles) == 2 and not verdict.ladder:
         return [_pair_table(verdict, names)]
     return _contestant_tables(verdict, names, width)
@@ -407,7 +407,7 @@ def _pair_table(verdict: ComparisonVerdict, names: Sequence[str]) -> Table:
 
 
 def _contestant_tables(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
-    """A row a contestant, a column a metric, in as few tables as fit: a figure, and below it the ratio."""
+    """A row per contestant and a column per metric, in as few tables as fit; each figure has its ratio below."""
     for count in range(1, len(COLUMNS) + 1):
         for between in (" ", "\n"):
             cells = [_cells(verdict, column, between) for column in COLUMNS]
@@ -448,10 +448,10 @@ def _table(verdict: ComparisonVerdict, *headings: str) -> Table:
 
 
 def rankings(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
-    """One row a contestant, the best first: its ranks, its figures, its ratios to the best, and its costs.
+    """One row per contestant, the best first: ranks, figures, ratios to the best, and costs.
 
-    On a narrow terminal the ranks of CPU stay without their ratios, and the costs have a table of their own. Below
-    are the contestants that have no rank, with the reason in place of figures.
+    On a narrow terminal CPU has ranks but no ratios, and the costs have a table of their own. Contestants that are not
+    ranked come last, with the reason in place of figures.
     """
     is_wide = width >= WIDE_COLUMNS
     cpu_ratio = ["of the best"] if is_wide else []
@@ -519,7 +519,7 @@ def _level_of(verdict: ComparisonVerdict, metric: Metric, title: str, unit: floa
 
 
 def figure(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float, between: str) -> str:
-    """A level and, below it, its ratio to the reference and the interval, with `between` between the two."""
+    """A level and, below it, its ratio to the reference and the interval, separated by `between`."""
     level, estimate = verdict.level(metric, title), verdict.estimate(metric, title)
     if level is None:
         return "-"
@@ -533,7 +533,7 @@ def _ratio(estimate: Estimate) -> str:
 
 
 def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
-    """What to know besides the figures, each once, with the comparisons it is about; and last what to do."""
+    """The notices, each once with its comparisons, and advice on the warnings last."""
     about: dict[str, list[str]] = {}
     for verdict in verdicts:
         for line in _notices_of(verdict):
@@ -547,7 +547,7 @@ def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     return lines + [f"{_spelt(word)}: {WARNINGS[word].advice}" for word in words]
 
 
-# What became of the blocks in which the core-to-core latency changed.
+# How blocks with a changed core-to-core latency are handled.
 MOVED = (
     "core-to-core latency changed: the hypervisor moved processors between server and generator; the ratios leave "
     "these blocks out where enough others remain."
@@ -583,7 +583,7 @@ def _notices_of(verdict: ComparisonVerdict) -> list[str]:
 
 
 def cost_lines(costs: Iterable[Cost]) -> list[str]:
-    """What a request and a connection cost, a line for all contestants with the same figures."""
+    """The cost of a request and a connection, in one line for all contestants with the same figures."""
     whose: dict[str, list[str]] = {}
     for cost in costs:
         whose.setdefault(_cost_words(cost), []).append(cost.contestant)
@@ -599,7 +599,7 @@ def _cost_words(cost: Cost) -> str:
 
 
 def _uncounted(verdict: ComparisonVerdict) -> list[str]:
-    """Why syscalls were not counted, each reason once with those it holds for."""
+    """Why syscalls were not counted: each reason once, with its contestants."""
     whose: dict[str, list[str]] = {}
     for cost in verdict.costs:
         if cost.calls_why_not is not None:
@@ -608,7 +608,7 @@ def _uncounted(verdict: ComparisonVerdict) -> list[str]:
 
 
 def _counted(verdicts: Sequence[ComparisonVerdict], *, discards: bool) -> str:
-    """Warnings with the trials they were raised in: `machine noisy (epoll 5, io_uring 3), too short (10 of each)`."""
+    """Warnings with their numbers of trials: `machine noisy (epoll 5, io_uring 3), too short (10 of each)`."""
     whose: dict[str, Counter[str]] = {}
     measured: dict[str, None] = {}
     for verdict in verdicts:
@@ -627,7 +627,7 @@ def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
 
 
 def _spelt(word: str) -> str:
-    """A warning's word for people."""
+    """A warning's word as printed."""
     return word.replace("_", " ")
 
 

@@ -17,7 +17,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Prints what was checked; 1 where something differs."""
+    """Prints what was checked; returns 1 if something differs."""
     from iolab import api
     from iolab.cli.aligned import seen
 

@@ -79,7 +79,7 @@ def add(parser: Parser) -> None:
 
 
 def add_groups(parser: Parser, groups: Mapping[str, Mapping[str, Setting]]) -> None:
-    """Declares the settings of some groups, and beside the load the flags that stand for no one setting."""
+    """Declares the settings of each group, and with the load --no-keep-alive and --path."""
     for title, settings in groups.items():
         group = parser.add_argument_group(title)
         add_settings(group, settings)
@@ -101,7 +101,7 @@ def add_groups(parser: Parser, groups: Mapping[str, Mapping[str, Setting]]) -> N
 
 
 def asked(options: Namespace, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """The settings that were given, a path's by their full names, as an argument of `api`."""
+    """The given settings as arguments of `api`; those of a path by their full names."""
     named = given(options, settings)
     if options.keep_alive is not None:
         named["keep_alive"] = False

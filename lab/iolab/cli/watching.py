@@ -1,4 +1,4 @@
-"""What `vs`, `run` and `report` share: a run is followed to its end, and its results are printed."""
+"""Shared by `vs`, `run` and `report`: follows a run to its end and prints its results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from iolab.wording import when
 
 
 def watched(measure: Callable[[OnEvent], Results], *, as_json: bool) -> int:
-    """Shows on standard error how a run goes, and then prints its results; returns the exit code."""
+    """Shows the progress of a run on standard error, then prints its results; returns the exit code."""
     found = followed(measure)
     if isinstance(found, int):
         return found
@@ -28,7 +28,7 @@ def watched(measure: Callable[[OnEvent], Results], *, as_json: bool) -> int:
 
 
 def followed(measure: Callable[[OnEvent], Results]) -> Results | int:
-    """Shows on standard error how a run goes; returns its results, or the exit code where there are none."""
+    """Shows the progress of a run on standard error; returns its results, or the exit code if there are none."""
     console = stderr()
     screen = terminal.Screen(console)
     try:
@@ -69,5 +69,5 @@ def show(found: Results, *, as_json: bool) -> int:
 
 
 def again() -> str:
-    """The command that goes on where this one stopped."""
+    """The command that resumes this one."""
     return shlex.join(["iolab", *(word for word in sys.argv[1:] if word != "--fresh")])

@@ -1,1 +1,1 @@
-"""The contract between the lab and an engine: its types, and the words that flags share with them."""
+"""The contract between the lab and an engine: its types, and the words it shares with flags."""

@@ -1,7 +1,7 @@
-"""What a client that is not ours says of its run: the last line of its standard output, as JSON.
+"""The figures of a client other than our generator: the last line of its standard output, as JSON.
 
-`{"requests": 400000, "failed": 0, "elapsed_s": 3.2, "clients_s": [3.1, 3.2]}`: requests that were answered, those that
-failed, in how long, and how long each of its processes or threads took.
+`{"requests": 400000, "failed": 0, "elapsed_s": 3.2, "clients_s": [3.1, 3.2]}`: the answered and the failed requests,
+the time they took, and the time of each of its processes or threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ClientFigures(Frozen):
 
 
 def parse_client_figures(line: bytes) -> ClientFigures:
-    """Reads the line; raises ContractError with one line that names the field."""
+    """Parses the line; raises ContractError with one line that names the field."""
     try:
         return ClientFigures.model_validate_json(line, strict=True)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The histograms of a report: HdrHistogram's format V2, deflated, in base64, read without loss."""
+"""Decodes the histograms of a report: HdrHistogram's format V2, deflated, in base64."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from itertools import accumulate
 from math import ceil, log2
 from typing import NamedTuple
 
-# The first four bytes outside and inside, apart from the word size in bits 4 to 7.
+# The cookies of the outer and the inner format, without the word size in bits 4 to 7.
 _DEFLATED, _PLAIN = 0x1C849304, 0x1C849303
 _WORD_SIZE = 0xF0
 _OUTER, _INNER = struct.Struct(">ii"), struct.Struct(">iiiiqqd")
-# What a number takes at most: its ninth byte is whole.
+# The longest number: its ninth byte has eight data bits.
 _NUMBER_BYTES_MAX = 9
 
 
 class Histogram(NamedTuple):
-    """The buckets that are not empty: the largest value of each, and how many values are in it and in those below."""
+    """The non-empty buckets: the largest value of each, and the number of values up to it."""
 
     values: tuple[int, ...]
     counts_up_to: tuple[int, ...]
 
     @property
     def total(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return self.counts_up_to[-1] if self.counts_up_to else 0
 
     def at(self, quantile: float) -> int | None:
-        """The value that this share of all values does not exceed, as the engine says it; None of no values."""
+        """The value that this share of all values does not exceed, as the engine computes it; None without values."""
         if not self.total:
             return None
         rank = max(1, ceil(quantile * self.total - 1e-6))
@@ -42,7 +42,7 @@ class Histogram(NamedTuple):
 
 @lru_cache(maxsize=512)
 def decoded(text: str) -> Histogram | None:
-    """The histogram of a report's text; None where it holds none."""
+    """The histogram in a report's text; None if there is none."""
     try:
         outer = base64.b64decode(text, validate=True)
         if not outer or _OUTER.unpack_from(outer)[0] & ~_WORD_SIZE != _DEFLATED:
@@ -58,7 +58,7 @@ def decoded(text: str) -> Histogram | None:
 
 
 def _buckets(counts: bytes, digits: int, lowest: int) -> Iterator[tuple[int, int]]:
-    """The largest value and the count of each bucket that is not empty. A negative number is a run of empty ones."""
+    """The largest value and the count of each non-empty bucket. A negative number is a run of empty ones."""
     unit = int(log2(max(1, lowest)))
     half_bits = ceil(log2(2 * 10**digits)) - 1
     half = 1 << half_bits
@@ -74,7 +74,7 @@ def _buckets(counts: bytes, digits: int, lowest: int) -> Iterator[tuple[int, int
 
 
 def _numbers(packed: bytes) -> Iterator[int]:
-    """ZigZag LEB128: seven bits a byte, the lowest first; an odd number is a negative one."""
+    """ZigZag LEB128: seven bits per byte, the lowest first; odd numbers are negative."""
     number = shift = 0
     for byte in packed:
         last = shift == 7 * (_NUMBER_BYTES_MAX - 1)

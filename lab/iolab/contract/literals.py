@@ -1,4 +1,4 @@
-"""The words that flags and the contract share, apart from the contract's types, which are slow to load."""
+"""The words that flags and the contract share. They are not in `types`, which is slow to load."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Literal
 Protocol = Literal["http", "echo", "line", "rpc"]
 Driver = Literal["epoll", "io_uring", "thread"]
 Framing = Literal["raw", "prefix", "crlf"]
-# What carries a server's workers: threads of one process, or processes under one that watches over them.
+# A server's workers are threads of one process, or processes under a supervisor.
 WorkerKind = Literal["thread", "process"]
 # When connections are opened: before the run, or when the first request on them is due.
 Opening = Literal["before", "as_needed"]
-# What of a reply is compared: all of it, or what its first receive brought.
+# Which part of a reply is verified: all of it, or what the first receive returned.
 Verification = Literal["whole", "one_receive"]
 # What a connection was doing when a request went wrong, and what the client saw.
 Phase = Literal["connect", "send", "receive", "close"]
 Saw = Literal["refused", "reset", "timeout", "closed", "wrong", "malformed", "status"]
-# How the requests of an open loop fall due.
+# The distribution of due times in an open loop.
 Arrivals = Literal["poisson", "even"]
-# Whether server and generator have processors of their own.
+# Whether server and generator run on separate processors.
 Processors = Literal["apart", "shared"]

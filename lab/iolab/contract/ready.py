@@ -1,7 +1,7 @@
-"""What a server that is not ours says when it is ready: one line of JSON on its standard output.
+"""The ready line of a server other than the engine's models: one line of JSON on its standard output.
 
-`{"event": "ready", "listen": ["127.0.0.1:4000"]}`, once every listener accepts. A Python server that takes the
-setting interpreter adds a description of its interpreter, made after its imports.
+`{"event": "ready", "listen": ["127.0.0.1:4000"]}`, once every listener accepts. A Python server with the setting
+`interpreter` adds a description of its interpreter, made after its imports.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pydantic import Field, ValidationError
 
 from iolab.contract.types import ContractError, Frozen, Targets, one_line
 
-# A line is at most so long: 64 addresses, and an interpreter with many extensions.
+# Room for 64 addresses and an interpreter with many extensions.
 LINE_BYTES_MAX = 64 << 10
 Word = Annotated[str, Field(max_length=4_096)]
 
 
 class PythonState(Frozen):
-    """The interpreter of a server: `version` is its `sys.version`, `flags` are what it was configured with.
+    """The interpreter of a server: `version` is its `sys.version`, `flags` are those of its configure script.
 
-    `gil_built` says whether it was built to have a GIL, `gil` whether the GIL is on after all imports. `extensions` are
-    the compiled modules that are loaded from outside the standard library, sorted.
+    `gil_built`: it was built with a GIL. `gil`: the GIL is on after all imports. `extensions` are the loaded compiled
+    modules from outside the standard library, sorted.
     """
 
     version: Word
@@ -32,7 +32,7 @@ class PythonState(Frozen):
 
 
 class ReadyLine(Frozen):
-    """Where a server accepts connections: `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`; and what it runs on."""
+    """Where a server accepts connections (`127.0.0.1:8080`, `[::1]:8080` or `unix:/path`), and its interpreter."""
 
     event: Literal["ready"]
     listen: Targets
@@ -40,7 +40,7 @@ class ReadyLine(Frozen):
 
 
 def parse_ready_line(line: bytes) -> ReadyLine:
-    """Reads the line; raises ContractError with one line that names the field."""
+    """Parses the line; raises ContractError with one line that names the field."""
     try:
         return ReadyLine.model_validate_json(line, strict=True)
     except ValidationError as error:

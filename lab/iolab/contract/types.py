@@ -1,7 +1,7 @@
-"""The contract between the lab and an engine, as data: see docs/contract.md, which is the law.
+"""The contract between the lab and an engine, as data; docs/contract.md is authoritative.
 
-Every document carries `"schema": 1`. Unknown fields are refused in both directions, because a field that one side
-ignores is a setting that was not measured. Times are CLOCK_MONOTONIC nanoseconds unless a name says otherwise.
+Every document has `"schema": 1`. Both sides refuse unknown fields, because a setting that one side ignores is not
+measured. Times are CLOCK_MONOTONIC nanoseconds unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from iolab.contract.literals import Arrivals, Driver, Framing, Opening, Phase, S
 
 SCHEMA: Literal[1] = 1
 
-# The numbers of the contract. A test holds every limit and default here against the engine's schemas.
+# The numbers of the contract. A test compares every limit and default here with the engine's schemas.
 Count = Annotated[int, Field(ge=0, le=(1 << 64) - 1)]
 Some = Annotated[int, Field(ge=1, le=(1 << 64) - 1)]
 Pid = Annotated[int, Field(ge=0, le=(1 << 32) - 1)]
@@ -23,7 +23,7 @@ CONNECTIONS_MAX = 1 << 20
 Connections = Annotated[int, Field(ge=1, le=CONNECTIONS_MAX)]
 Threads = Annotated[int, Field(ge=1, le=1_024)]
 Addresses = Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
-# The addresses of as many servers, measured as one.
+# The addresses of up to 64 servers that are measured as one.
 Targets = Annotated[tuple[str, ...], Field(min_length=1, max_length=64 * 64)]
 RequestsAsked = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
 DurationMs = Annotated[int, Field(ge=1, le=86_400_000)]
@@ -33,7 +33,7 @@ Record = TypeVar("Record", bound="Frozen")
 
 
 class Frozen(BaseModel):
-    """The one setting all of the lab's data shares: it never changes, and it holds nothing it does not name."""
+    """The base of all data of the lab: immutable, and without unknown fields."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, allow_inf_nan=False
@@ -41,10 +41,10 @@ class Frozen(BaseModel):
 
 
 class HttpWorkload(Frozen):
-    """Requests for `target`, answered by `reply_bytes` of body; or, with a `reply_status` of 204, without one.
+    """Requests for `target`, answered with a body of `reply_bytes`, or without a body if `reply_status` is 204.
 
-    A reply must have `expect_status`; where that is None, 204 where it is answered so, or else any 2xx. It must have
-    `expect_body`, or that of the first reply.
+    A reply must have `expect_status`; if that is None, 204 with a `reply_status` of 204, else any 2xx. Its body must be
+    `expect_body`, or the body of the first reply.
     """
 
     protocol: Literal["http"] = "http"
@@ -78,7 +78,7 @@ class HttpWorkload(Frozen):
 
 
 class EchoWorkload(Frozen):
-    """Messages of `message_bytes` (without their frame) that must come back as they were sent."""
+    """Messages of `message_bytes` (without their frame) that must come back unchanged."""
 
     protocol: Literal["echo"] = "echo"
     framing: Framing = "raw"
@@ -96,16 +96,16 @@ class EchoWorkload(Frozen):
 
 
 class LineWorkload(Frozen):
-    """Lines of `message_bytes`, their line feed included, that must come back as they were sent."""
+    """Lines of `message_bytes`, including the line feed, that must come back unchanged."""
 
     protocol: Literal["line"] = "line"
     message_bytes: int = Field(default=12, ge=1, le=4096)
 
 
 class RpcWorkload(Frozen):
-    """Calls in JSON whose answer costs `target` steps of a stated loop, and then about `work_ns` more of it.
+    """Calls in JSON. An answer costs `target` steps of a documented loop, and then about `work_ns` more of it.
 
-    The text of a call is `text_bytes` long and comes back with the answer.
+    The text of a call has `text_bytes` and comes back with the answer.
     """
 
     protocol: Literal["rpc"] = "rpc"
@@ -127,9 +127,9 @@ WORKLOADS: dict[str, type[HttpWorkload] | type[EchoWorkload] | type[LineWorkload
 class ServeSpec(Frozen):
     """The spec of a server: the first line of its standard input.
 
-    Each further line asks it for a `served` event. An address is `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
-    `netns` is the file of a network namespace that it enters before it opens a socket. `count_calls` has it count its
-    syscalls, which costs time of its own.
+    Each further line requests a `served` event. An address is `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`. The
+    server enters the network namespace of the file `netns` before it opens a socket. With `count_calls` it counts its
+    syscalls, which costs time.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -147,7 +147,7 @@ class ServeSpec(Frozen):
 
 
 class Stage(Frozen):
-    """A rate for a time, changing linearly; `duration_ms` is None only of the last, which goes on to the end."""
+    """A linearly changing rate. Only the last stage may have no `duration_ms`; it lasts to the end."""
 
     from_per_s: RatePerS
     to_per_s: RatePerS
@@ -155,13 +155,13 @@ class Stage(Frozen):
 
 
 class ClosedLoop(Frozen):
-    """A request goes out when the reply before it has come."""
+    """Each request is sent after the reply to the one before."""
 
     loop: Literal["closed"] = "closed"
 
 
 class OpenLoop(Frozen):
-    """A request goes out at its time; the stages begin with the window, and before it the first rate holds."""
+    """Each request is sent when it is due. The stages begin with the window; the warm-up has the first rate."""
 
     loop: Literal["open"] = "open"
     arrivals: Arrivals = "poisson"
@@ -173,9 +173,9 @@ Pace = Annotated[ClosedLoop | OpenLoop, Field(discriminator="loop")]
 
 
 class Tls(Frozen):
-    """A server that is spoken to in TLS: the name its certificate must be for, and a file with those who may sign it.
+    """TLS to a server: the name its certificate must have, and a file of trusted certificate authorities.
 
-    None of these are those of the machine; `insecure` takes any certificate.
+    Without `cacert` those of the machine are trusted; `insecure` accepts any certificate.
     """
 
     server_name: str
@@ -186,7 +186,8 @@ class Tls(Frozen):
 class Shard(Frozen):
     """One of several processes that load a server as one.
 
-    Its threads and connections, of all kinds, are consecutive ones of theirs; rates in its spec are those of all.
+    Its threads, and its connections of all kinds, are consecutive among those of all processes. The rates in its spec
+    are those of all together.
     """
 
     threads_before: int = Field(ge=0, le=1 << 18)
@@ -195,13 +196,13 @@ class Shard(Frozen):
 
 
 class LoadSpec(Frozen):
-    """The spec of a load generator, the first line of its standard input: for so long, or so many requests.
+    """The spec of a load generator: the first line of its standard input. Give either `duration_ms` or `requests`.
 
-    Its connections take the addresses of `connect`, and come from those of `sources`, in turn. `active` of them are
-    busy at the same time in a closed loop, all if None; `idle` more are never used. Those that are opened as needed are
-    opened when their first request is due, and a run of a number of requests then ends with the last of their replies.
-    One that is `held` waits for a line before its warm-up, which may say the time at which that begins, and again
-    before it closes its connections.
+    Connections use the addresses of `connect`, and come from those of `sources`, in turn. In a closed loop `active` of
+    them are busy at the same time, all if None; `idle` more are never used. With `open` "as_needed", each connection is
+    opened when its first request is due, and a run of a number of requests ends with the last of their replies. A
+    `held` generator waits for a line before its warm-up, which may give the time to begin, and again before it closes
+    its connections.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -246,7 +247,7 @@ class LoadSpec(Frozen):
 class PathSpec(Frozen):
     """The spec of a path: the first line of its standard input. It holds for both directions.
 
-    Each further line asks it for a report of what it has carried since the last one. `loss` is a share, 0 to 1.
+    Each further line requests a report of what was carried since the last one. `loss` is a share, 0 to 1.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -261,12 +262,12 @@ class PathSpec(Frozen):
 
 
 class ServeReady(Frozen):
-    """The server accepts connections. `model` names the options that are not default.
+    """The server accepts connections. `model` includes the options that are not default.
 
-    `holds` is how many connections one worker serves at a time, None when only `connections_max` limits it. `defects`
-    are sentences on what is known to be wrong with it, where a defective flavour was asked for.
-    `parser` parses requests and builds replies, and `moves_connections` says whether an open one may move from one
-    thread to another; engines before said neither.
+    `holds` is the number of connections one worker serves at a time, None if only `connections_max` and the system
+    limit it. `defects` are sentences on known defects of the chosen options. `parser` names what parses requests and
+    builds replies. `moves_connections`: an open connection may move from one thread to another. Earlier engines
+    reported neither of the last two.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -286,14 +287,14 @@ class ServeReady(Frozen):
 
 
 class WorkerCounts(Frozen):
-    """The connections one worker has accepted so far, and those it refused by the reason for it."""
+    """The connections one worker has accepted so far, and those it refused, by reason."""
 
     connections: Count
     refused: dict[str, Count] = {}
 
 
 class Served(Frozen):
-    """What a server has done so far. `calls` is None unless syscalls are counted, and the kernel lets us."""
+    """What a server has done so far. `calls` is None unless syscalls are counted and the kernel permits it."""
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["served"] = "served"
@@ -337,8 +338,8 @@ class Measured(Frozen):
 class FirstFailure(Frozen):
     """The first request that went wrong: what its connection was doing, and what the client saw.
 
-    Requests and connections are numbered from 1 over the run, by several threads in turn. `request` is 0 where none had
-    begun: a connection could not be opened at the start.
+    Requests and connections are numbered from 1 over the run; several threads take the numbers in turn. `request` is 0
+    if none had begun, because a connection could not be opened at the start.
     """
 
     at_ns: Count
@@ -349,9 +350,9 @@ class FirstFailure(Frozen):
 
 
 class Failed(Frozen):
-    """Sent instead of going on. `kind` is a word for programs, `message` one line for people.
+    """The last event of a program that failed. `kind` is a word for programs, `message` one line for people.
 
-    `first_failure` is that of a load generator whose connections could not be opened.
+    A load generator that could not open its connections reports a `first_failure`.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -383,11 +384,10 @@ class PathReady(Frozen):
 
 
 class Carried(Frozen):
-    """What became of the packets of one direction.
+    """The packets of one direction.
 
-    `dropped` found the queue full, and `lost` were lost as asked for. `overrun` are those that the kernel dropped
-    because the path was too late to take them in. `overflowed` were dropped because the path keeps no more on their
-    way.
+    `dropped` found the queue full; `lost` are the requested loss. The kernel dropped the `overrun` ones because the
+    path was too late to read them. The `overflowed` ones were dropped because too many bytes were in transit.
     """
 
     packets: Count
@@ -401,7 +401,7 @@ class Carried(Frozen):
 
 
 class PathReport(Frozen):
-    """What a path has carried since its last report. `cpu_ns` holds what both kernels do with arriving packets."""
+    """What a path has carried since its last report. `cpu_ns` includes the kernels' work on arriving packets."""
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["report"] = "report"
@@ -413,7 +413,7 @@ class PathReport(Frozen):
 
 
 class Requests(Frozen):
-    """Counts that must close: sent + in_flight_begin = correct + wrong + failed + in_flight_end."""
+    """Counts that must balance: sent + in_flight_begin = correct + wrong + failed + in_flight_end."""
 
     sent: Count
     correct: Count
@@ -446,7 +446,7 @@ class ErrorsByPhase(Frozen):
 
 
 class Bytes(Frozen):
-    """Bytes of the measured window with frames and heads, before they are encrypted where there is TLS."""
+    """Bytes of the measured window, with frames and heads; with TLS, before encryption."""
 
     sent: Count
     received: Count
@@ -454,7 +454,7 @@ class Bytes(Frozen):
 
 
 class Latency(Frozen):
-    """A distribution of times in nanoseconds. `histogram` is a whole HdrHistogram (V2, deflated, base64)."""
+    """A distribution of times in nanoseconds. `histogram` is an HdrHistogram (V2, deflated, base64)."""
 
     min: Count
     mean: float = Field(ge=0)
@@ -463,7 +463,7 @@ class Latency(Frozen):
     p99: Count
     p99_9: Count
     p99_99: Count
-    # Reports of earlier versions have none.
+    # Reports of earlier versions lack it.
     p99_999: Count | None = None
     max: Count
     stdev: float = Field(ge=0)
@@ -471,8 +471,10 @@ class Latency(Frozen):
 
 
 class Views(Frozen):
-    """An open loop by other clocks than that of the response time: from the send; the same of requests that found a
-    connection free, which is all that a closed loop would have seen; and how late the generator itself was.
+    """Further distributions of an open loop, besides the response time.
+
+    `service_ns` is from the send. `closed_ns` is the same for requests that found a free connection, all that a closed
+    loop would have measured. `lateness_ns` is the generator's own delay.
     """
 
     service_ns: Latency
@@ -481,9 +483,9 @@ class Views(Frozen):
 
 
 class Times(Frozen):
-    """The parts of the time from the begin of a request to its reply, each with a value for every reply.
+    """The parts of the service time, each with a value for every reply.
 
-    `connect_ns` is 0 where the connection was open already; `processing_ns` is all the others together.
+    `connect_ns` is 0 if the connection was already open; `processing_ns` is the service time without it.
     """
 
     connect_ns: Latency
@@ -494,7 +496,7 @@ class Times(Frozen):
 
 
 class Probe(Frozen):
-    """What connections apart from the load have seen; nothing of it is in the other figures."""
+    """The figures of the extra low-rate connections; the other figures do not include them."""
 
     connections: Some
     requests: Requests
@@ -504,7 +506,7 @@ class Probe(Frozen):
 
 
 class Schedule(Frozen):
-    """What became of what was due: due + unsent_begin = sent + unsent_end. `waited` found no connection free."""
+    """The requests that were due: due + unsent_begin = sent + unsent_end. `waited` ones found no free connection."""
 
     due: Count
     unsent_begin: Count
@@ -514,7 +516,7 @@ class Schedule(Frozen):
 
 
 class Bound(Frozen):
-    """What limited the rate, and one line on why."""
+    """What limited the rate, with the reason in one line."""
 
     by: Literal["server", "generator", "rate", "unclear"]
     why: str
@@ -537,7 +539,7 @@ class Interval(Frozen):
 
 
 class Intervals(Frozen):
-    """Completed requests in equal slices of time, warm-up included; slice k begins at begin_ns + k * length_ns."""
+    """Completed requests in equal slices of time, including the warm-up; slice k begins at begin_ns + k * length_ns."""
 
     begin_ns: Count
     length_ns: Some
@@ -545,11 +547,11 @@ class Intervals(Frozen):
 
 
 class Generator(Frozen):
-    """The generator's account of itself over the measured window.
+    """The generator's own use of the machine in the measured window.
 
     `cpu_ns`, `run_delay_ns` (time runnable without a processor) and `wall_ns` are sums over its threads, so `wall_ns`
-    is the window times their number. `turn_ns_max` is the longest time one was away: busy between two waits, or woken
-    later than it had asked for.
+    is the window times their number. `turn_ns_max` is the longest time a thread was away: busy or not scheduled between
+    two waits, or woken late.
     """
 
     cpu_ns: Count
@@ -561,13 +563,13 @@ class Generator(Frozen):
 
 
 class Report(Frozen):
-    """The last event of a load generator: everything it saw in the measured window [begin_ns, end_ns).
+    """The last event of a load generator: its measurements in the window [begin_ns, end_ns).
 
-    `latency_ns` counts from when a request was due; in a closed loop, from its send. `views` and `schedule` are None
-    there. `unsound` are sentences on why the figures are not to be trusted, `labels` phrases to print beside them.
-    Where the server was `gone` at the end, `rate_per_s` is over the time until `last_reply_ns`, which is None where no
-    whole reply came. `connections_made` counts the whole run. `elapsed_ns` is from the first connect to the last reply,
-    `finish_ns`, in a run of a number of requests, from the begin of the first.
+    `latency_ns` counts from when a request was due, or in a closed loop from its send; a closed loop has no `views` and
+    no `schedule`. `unsound` are sentences on why the run is invalid, `labels` phrases to print beside the figures. If
+    the server was `gone` at the end, `rate_per_s` is over the time until `last_reply_ns`, which is None without a
+    complete reply. `connections_made` counts the whole run. `elapsed_ns` is from the first connect to the last reply;
+    `finish_ns`, in a run of a number of requests, is from the begin of the first one.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -628,8 +630,8 @@ class Report(Frozen):
 class Option(Frozen):
     """An option of a model; the first value is the default.
 
-    A number has its default alone in `values`, and its limits in `min` and `max`; of words these are None. `defects`
-    says what is wrong with a value that is a known fault, offered to be faithful to published servers.
+    The `values` of a numeric option are just its default; its limits are `min` and `max`, which are None for words.
+    `defects` describes values with a known defect, which reproduce published servers.
     """
 
     name: str
@@ -641,10 +643,10 @@ class Option(Frozen):
 
 
 class ModelAbout(Frozen):
-    """What the engine says of one I/O model, or of one variant of it. `why_not` is None when it is available here.
+    """One I/O model of the engine, or one variant of it. `why_not` is None if it is available here.
 
-    `needs` is what it needs beyond any Linux, empty if nothing. `holds` is how many connections one of its workers
-    serves at the same time, None when only the limit on descriptors counts.
+    `needs` says what it needs besides any Linux, or is empty. `holds` is the number of connections one of its workers
+    serves at a time, None if only the system limits it.
     """
 
     name: str
@@ -659,7 +661,7 @@ class ModelAbout(Frozen):
 
 
 class DriverAbout(Frozen):
-    """What the engine says of one driver of its generator."""
+    """One driver of the engine's generator."""
 
     name: Driver
     about: str
@@ -690,11 +692,11 @@ _PATH_EVENT: TypeAdapter[PathReady | PathReport | Failed] = TypeAdapter(PathEven
 
 
 class ContractError(ValueError):
-    """A peer said something the contract does not know. The message is one line."""
+    """A peer sent something that violates the contract. The message is one line."""
 
 
 def parse_serve_event(line: str | bytes) -> ServeReady | Served | Failed:
-    """Reads one JSON line of a server; raises ContractError with one line that names the field."""
+    """Parses one JSON line of a server; raises ContractError with one line that names the field."""
     try:
         return _SERVE_EVENT.validate_json(line)
     except ValidationError as error:
@@ -702,7 +704,7 @@ def parse_serve_event(line: str | bytes) -> ServeReady | Served | Failed:
 
 
 def parse_load_event(line: str | bytes) -> LoadReady | Measuring | Interval | Measured | Report | Failed:
-    """Reads one JSON line of a load generator; raises ContractError with one line that names the field."""
+    """Parses one JSON line of a load generator; raises ContractError with one line that names the field."""
     try:
         return _LOAD_EVENT.validate_json(line)
     except ValidationError as error:
@@ -710,7 +712,7 @@ def parse_load_event(line: str | bytes) -> LoadReady | Measuring | Interval | Me
 
 
 def parse_path_event(line: str | bytes) -> PathReady | PathReport | Failed:
-    """Reads one JSON line of a path; raises ContractError with one line that names the field."""
+    """Parses one JSON line of a path; raises ContractError with one line that names the field."""
     try:
         return _PATH_EVENT.validate_json(line)
     except ValidationError as error:
@@ -718,12 +720,12 @@ def parse_path_event(line: str | bytes) -> PathReady | PathReport | Failed:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share for people: 0.02 is `2 %`."""
+    """A share as printed: 0.02 is `2 %`."""
     return f"{100 * share:.{digits}f} %"
 
 
 def one_line(error: ValidationError) -> str:
-    """The first fault of a pydantic error as `field: what is wrong (and n more)`."""
+    """The first fault of a pydantic error as `field: message (and n more)`."""
     faults = error.errors(include_url=False, include_context=False)
     first = faults[0]
     where = "".join(f"{part}: " for part in [".".join(str(part) for part in first["loc"])] if part)
@@ -732,6 +734,6 @@ def one_line(error: ValidationError) -> str:
 
 
 def updated(record: Record, **changes: object) -> Record:
-    """A copy with other values that has been validated again, which pydantic's own copy is not."""
+    """A copy with other values, validated again; pydantic's own copy is not."""
     values = {name: getattr(record, name) for name in type(record).model_fields}
     return type(record)(**(values | changes))

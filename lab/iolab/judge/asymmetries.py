@@ -1,7 +1,7 @@
-"""What was not the same for all contestants of a comparison, besides what it compares. It can change their ratio.
+"""Differences between the contestants of a comparison besides the one under test. They can change the ratio.
 
 Three sources are compared: the requested settings, the `ready` lines of the servers in all trials, and the resources
-used in the trials that count. Replies of unequal size are in `judge/replies.py`.
+used in the trials that count. `judge/replies.py` handles replies of unequal size.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from iolab.plan.plan import Comparison
 from iolab.plan.settings import settings_of
 from iolab.results.records import Result, ServerUsage
 
-# A difference in processors used, in cores, beyond which the servers did not use equal resources.
+# A difference in used processors, in cores, above which the servers did not use equal resources.
 CORES_APART = 0.1
-# A server that used more than one processor, and this many times those of another, had more of them.
+# A server that used more than one processor, and this many times those of another, had more resources.
 CORES_TIMES = 1.5
 # With more contestants than this, a fact that differs is listed only for the exceptions.
 NAMED_MAX = 4
 BACKLOG = "backlog"
-# What a program that is not the engine's parses requests with.
+# The parser of a program that is not the engine's.
 OWN = "its own"
 
 # Trials of each contestant, by slot.
@@ -36,8 +36,8 @@ class Asymmetry(Frozen):
 
     `aspect` is the dotted name of a setting, or `backlog`, `parser` (what parses requests and builds replies),
     `moves_connections` (from one thread to another), `cores_used`, `tasks`, `missing_features` or `known_defects`.
-    `had` has in words what each contestant had, as far as is known; `text` is all of it in one sentence. It `warns`
-    unless it is the difference under test, or a result of equal resources.
+    `had` describes the fact for each contestant, if known; `text` is one sentence on all. It `warns` unless it is the
+    difference under test, or a result of equal resources.
     """
 
     aspect: str
@@ -47,7 +47,7 @@ class Asymmetry(Frozen):
 
 
 def asymmetries_of(comparison: Comparison, used: Used, results: Sequence[Result]) -> tuple[Asymmetry, ...]:
-    """All that was not the same for the contestants of a comparison; `results` are all its trials."""
+    """All differences between the contestants of a comparison; `results` are all its trials."""
     slots = range(len(comparison.cells))
     counted = {slot: [row[slot] for row in used.values()] for slot in slots}
     seen = {slot: [each for each in results if each.trial.slot == slot] for slot in slots}
@@ -127,7 +127,7 @@ def _cores(titles: Sequence[str], servers: Mapping[int, Sequence[ServerUsage]]) 
 
 
 def _tasks(titles: Sequence[str], servers: Mapping[int, Sequence[ServerUsage]]) -> Iterator[Asymmetry]:
-    """How many processes and threads the servers had: most models differ in that by what they are."""
+    """How many processes and threads the servers had: most models differ in that by design."""
     counts = {slot: Counter((each.processes, each.threads) for each in usage) for slot, usage in servers.items()}
     had = {titles[slot]: _tasks_words(*count.most_common(1)[0][0]) for slot, count in counts.items()}
     yield from _unless_equal("tasks", "How many the kernel had to schedule", had, warns=False)
@@ -157,7 +157,7 @@ def _unless_equal(aspect: str, what: str, had: dict[str, str], *, warns: bool = 
 
 
 def _each(had: Mapping[str, str]) -> str:
-    """A fact of each contestant; of many, only of those that differ from most."""
+    """The fact for each contestant, or with many only for those that differ from most."""
     usual, count = Counter(had.values()).most_common(1)[0]
     if len(had) <= NAMED_MAX or count < 2:
         return ", ".join(f"{title} {what}" for title, what in had.items())

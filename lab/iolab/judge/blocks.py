@@ -1,7 +1,7 @@
 """Which blocks count, and the values of two sides of a ratio, block by block.
 
-Only whole blocks count: the first attempt at a block in which no trial is discarded. Of many contestants each has the
-first of its trials in the block that is not discarded, and is missing where there is none.
+Only whole blocks count: the first attempt without a discarded trial. With many contestants, each contributes its first
+trial of the block that is not discarded, or is missing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from iolab.plan.plan import RETRIES_MAX, Place, Plan, blocks_min
 from iolab.results.records import SAME_TOPOLOGY_MAX, Result
 from iolab.results.remaining import given_up
 
-# The results of a block by slot, and the blocks that count by their number.
+# The results of a block by slot, and the blocks that count by number.
 Row = list[Result | None]
 Used = Mapping[int, Row]
 
 
-# The core-to-core latency before and after a trial; None where unknown.
+# The core-to-core latency before and after a trial; None if unknown.
 Edges = tuple[float, float] | None
 
 
@@ -36,9 +36,9 @@ class Seen(NamedTuple):
 def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float, ...]:
     """x = ln(above / below) of every block that has both, the mean over all `sides`.
 
-    When a host moves the processors of its guests, the cost of a message between two of them changes several times
-    over. So blocks in which the core-to-core latency changed are left out, unless too few would be left for an
-    interval. The choice depends on neither the contestants nor their values.
+    When a host moves the processors of its guests, the cost of a message between two of them changes by a multiple. So
+    blocks in which the core-to-core latency changed are left out, unless too few would be left for an interval. The
+    choice depends on neither the contestants nor their values.
     """
     common = sorted(set.intersection(*(above.keys() & below.keys() for above, below in sides)))
     edges = {
@@ -51,13 +51,13 @@ def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float
 
 
 def chosen_blocks(common: Sequence[int], edges: Mapping[int, Sequence[Sequence[Edges]]]) -> Sequence[int]:
-    """Of the blocks that both sides have, those to pair; `edges` are those of each pair of a block's trials."""
+    """The blocks to pair, out of those both sides have; `edges` has the latencies of each pair of trials, by block."""
     even = [block for block in common if all(map(is_same_topology, edges[block]))]
     return even if len(even) >= blocks_min(1) else common
 
 
 def is_same_topology(core_to_core_ns: Iterable[Edges]) -> bool:
-    """Whether the core-to-core latency was the same in these trials, all the time and as far as is known."""
+    """Whether the core-to-core latency stayed the same over these trials; unknown ones do not count."""
     known = [ns for edges in core_to_core_ns if edges is not None for ns in edges]
     return not known or max(known) <= SAME_TOPOLOGY_MAX * min(known)
 
@@ -71,7 +71,7 @@ def values_of(
     *,
     above_zero: bool = True,
 ) -> dict[int, Seen]:
-    """One contestant's values of a metric by block, for the blocks that count in which it has one (above zero)."""
+    """One contestant's values of a metric by block, for the blocks that count and have a value (above zero)."""
     values = {
         block: (value_of(row[slot], metric, side, processors), core_to_core_of(row[slot]))
         for block, row in used.items()
@@ -88,7 +88,7 @@ def core_to_core_of(result: Result | None) -> Edges:
 
 
 def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tuple[dict[int, Row], int, int]:
-    """The blocks that count, by number; how many blocks were run to their end; and how many of those were discarded."""
+    """The blocks that count, by number; the number of complete blocks; and the number of discarded ones."""
     gone = {slot for index, slot in given_up(done) if index == comparison}
     used: dict[int, Row] = {}
     complete = discarded = 0
@@ -109,7 +109,7 @@ def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tu
 
 
 class _Block(NamedTuple):
-    """The trials of a block that count, if they do; how often it was run to its end, and was discarded."""
+    """The trials of a block if they count, how often it was completed, and how often it was discarded."""
 
     row: Row | None
     complete: int
@@ -117,14 +117,13 @@ class _Block(NamedTuple):
 
 
 def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
-    """The first attempt in which no trial is discarded. A trial in which the server broke is missing, and the other
-    trials of its block still count."""
+    """The first attempt without a discarded trial. A trial whose server broke is missing; the others still count."""
     complete = discarded = 0
     for attempt, row in enumerate(rows):
         running = [result for slot, result in enumerate(row) if slot not in gone]
         if not running or any(result is None for result in running):
             break
-        # Until its second attempt is there, and where none is left to it, an unsettled block is discarded.
+        # An unsettled first attempt counts as discarded only until there is a second one.
         if attempt == 0 and any(result is not None for result in rows[1]) and _only_unsettled(running):
             continue
         complete += 1
@@ -138,7 +137,7 @@ def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
 def _block_of_many(rows: Sequence[Row], gone: Container[int]) -> _Block:
     """The first trial of each contestant that is not discarded; a contestant without one is missing.
 
-    If most of a block is discarded, the machine was disturbed, so the whole block is discarded.
+    If most of a block is missing, the machine was disturbed and the whole block is discarded.
     """
     running = [slot for slot in range(len(rows[0])) if slot not in gone]
     if not running or any(rows[0][slot] is None for slot in running):
@@ -156,8 +155,7 @@ def _broke(result: Result) -> bool:
 
 
 def _only_unsettled(row: Iterable[Result | None]) -> bool:
-    """Whether a block is discarded only because its warm-up was too short: its second attempt, which warms up twice as
-    long, is then the first that counts, and the machine is not to blame."""
+    """Whether a block is discarded only for a short warm-up. The second attempt warms up twice as long."""
     results = [result for result in row if result is not None]
     words = {warning.word for result in results for warning in result.warnings if warning.discards}
     return words == {"never_steady"} and all(result.failure is None for result in results)

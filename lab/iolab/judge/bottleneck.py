@@ -1,7 +1,7 @@
 """What limited a trial, and what limited a cell: a contestant at one setting of a run.
 
-A trial is judged by the processor time of both sides and by the resources that had run out. The most frequent limit of
-its trials is the limit of a cell. If idle processors leave it open, further trials decide: twice as many requests in
+A trial is judged by the processor time of both sides and by the resources that ran out. The most frequent limit of its
+trials is the limit of a cell. If idle processors leave it open, further trials decide: twice as many requests in
 flight, and the cheapest server under the same load. Only figures that the server limited are ranked; others are bounds.
 """
 
@@ -22,34 +22,34 @@ from iolab.plan.settings import Cell, digest_of
 from iolab.results.records import CostCount, LimitProbe, RanOut, Result, ServerUsage
 from iolab.wording import Bound
 
-# A generator above this share of its processors may be the limit; a server above its share surely is one.
+# A generator above this share of its processors may be the limit; a server above SERVER_BUSY surely is.
 GENERATOR_BUSY = 0.80
 SERVER_BUSY = 0.90
-# A quota was the limit where it was used up in half of its periods. A server that is short of it now and then is not.
+# A quota was the limit if it was used up in half of its periods. A server throttled now and then is not limited by it.
 QUOTA_PERIODS = 0.5
-# A client sends a handshake packet that was dropped again after this time, the first time (RFC 6298).
+# A client first retries a dropped handshake packet after this time (RFC 6298).
 HANDSHAKE_RETRY_S = 1.0
-# The share of all connections' time that such retries take, from which on the backlog was the limit.
+# The backlog was the limit if such retries took this share of all connections' time.
 RETRIES_SHARE = 0.10
 # A path that carried this share of its rate was full.
 PATH_FULL = 0.85
 # A server often keeps a descriptor or two to refuse with.
 DESCRIPTORS_SPARE = 2
-# Below this share of what the generator has reached under the same load, the generator was not the limit.
+# Below this share of the highest rate the generator reached under the same load, it was not the limit.
 CEILING_SHARE = 0.80
-# Twice as many requests in flight are served at twice the rate where nothing else limits. Below this gain there is
-# something else: the noise of a median of short trials is a few per cent.
+# If nothing else limits, twice as many requests in flight double the rate. Below this gain something else limits: the
+# noise of a median of short trials is only a few per cent.
 GAIN_MIN = 1.10
 
 
 class Bottleneck(StrEnum):
     """What limited a trial or a cell.
 
-    `server`: its throughput is the server's. `both`: the server was busy too, so it is the server's within what was
-    left idle. `generator`: the server could have done more. `shared`: together they used up the processors that they
-    share. `latency`: neither was busy; the round trip decided, with so few requests in flight. `rate`: the same in an
-    open loop, where the rate that was asked for decided. `resource`: something had run out or was used up, other than
-    processors. `invalid`: the trial is discarded or failed, and no resource explains it.
+    `server`: the throughput is the server's. `both`: the generator was busy too; the throughput is the server's except
+    for what the server left idle. `generator`: the server could have done more. `shared`: together they used up the
+    processors that they share. `latency`: neither was busy; the round trip and the few requests in flight decided.
+    `rate`: neither was busy in an open loop; the requested rate decided. `resource`: a resource other than processors
+    ran out. `invalid`: the trial failed or is discarded, and no resource explains it.
     """
 
     SERVER = "server"
@@ -63,7 +63,7 @@ class Bottleneck(StrEnum):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the throughput is the server's, or that of both on the processor that they were asked to share."""
+        """Whether the throughput is the server's, or that of server and generator on the processors they share."""
         return self in (Bottleneck.SERVER, Bottleneck.BOTH, Bottleneck.SHARED)
 
 
@@ -76,7 +76,7 @@ class Finding(NamedTuple):
 
 
 class Limit(Frozen):
-    """What limited a cell. `reason` gives the figures that prove it, `resource` is the name of what had run out."""
+    """What limited a cell. `reason` has the figures that prove it, `resource` the name of the resource that ran out."""
 
     kind: Bottleneck
     reason: str
@@ -90,7 +90,7 @@ class Limit(Frozen):
         return f"{self.kind}-bound ({self.resource})" if self.resource else f"{self.kind}-bound"
 
     def bound(self, metric: Metric) -> Bound:
-        """Whether a figure is exact or a bound under this limit. A side that waits for requests adds no latency."""
+        """Whether a figure is exact or a bound under this limit. If neither side is busy, latencies are exact."""
         row = METRICS[metric]
         if self.kind.is_ranked or (row.is_time and self.kind in (Bottleneck.LATENCY, Bottleneck.RATE)):
             return "exact"
@@ -109,14 +109,14 @@ def bottleneck(cell: Cell, result: Result) -> Bottleneck:
 
 
 def finding(cell: Cell, result: Result) -> Finding:
-    """What limited a trial, with its figures: the first of the rules that says something."""
+    """What limited a trial, with its figures, by the first rule that applies."""
     return next(found for rule in _RULES if (found := rule(cell, result)) is not None)
 
 
 def generator_share(cell: Cell, report: Report) -> float:
-    """The generator's processor time over what its threads could have used, 0 to 1 and a little.
+    """The generator's processor time as a share of what its threads could use; it may slightly exceed 1.
 
-    `wall_ns` counts the window once for each thread; on fewer processors than threads it could only use those.
+    `wall_ns` counts the window once for each thread; with fewer processors than threads, only those count.
     """
     wall_ns = report.generator.wall_ns
     if cell.load.cpus:
@@ -125,10 +125,10 @@ def generator_share(cell: Cell, report: Report) -> float:
 
 
 def server_share(cell: Cell, result: Result) -> float | None:
-    """The server's processor time over its processors (its workers, when it is not pinned); None when unknown.
+    """The server's processor time as a share of its processors (its workers if it is not pinned); None if unknown.
 
-    If a single thread used more of a processor than that, its share counts, because other threads cannot do its work.
-    A thread that polls is always busy, so its time is no evidence and does not count.
+    If one thread has a larger share of a processor, that share counts, because other threads cannot do its work. A
+    polling thread of the kernel is always busy, so its time does not count.
     """
     used = result.server
     if used is None or (used.polling_ns is None and _asks_for_polling(cell)):
@@ -138,17 +138,17 @@ def server_share(cell: Cell, result: Result) -> float | None:
 
 
 def _working_ns(used: ServerUsage) -> int:
-    """The server's processor time without that of the kernel's threads that poll for it."""
+    """The server's processor time without the kernel threads that poll for it."""
     return used.cpu_ns - (used.polling_ns or 0)
 
 
 def _asks_for_polling(cell: Cell) -> bool:
-    """Whether a server of ours has a thread of the kernel that polls."""
+    """Whether a model of the engine uses a polling kernel thread."""
     return cell.contestant.options.get("submit") == "sqpoll"
 
 
 def _shared_share(cell: Cell, result: Result, report: Report) -> float:
-    """What server and generator together used of the processors that they share."""
+    """The processor time of server and generator together, as a share of the processors they share."""
     generator, server = report.generator, result.server
     cores = generator.cpu_ns * report.threads / generator.wall_ns if generator.wall_ns else 0.0
     cores += 0.0 if server is None else _working_ns(server) / server.wall_ns
@@ -156,7 +156,7 @@ def _shared_share(cell: Cell, result: Result, report: Report) -> float:
 
 
 def _unusable(cell: Cell, result: Result) -> Finding | None:
-    """A trial that failed or is discarded: by a resource that had run out, or invalid."""
+    """A trial that failed or is discarded: limited by a resource that ran out, or invalid."""
     failure, words = result.failure, [each for each in result.warnings if each.discards]
     if failure is None and not words:
         return None
@@ -166,9 +166,9 @@ def _unusable(cell: Cell, result: Result) -> Finding | None:
 
 
 def _ran_out(cell: Cell, result: Result) -> RanOut | None:
-    """The resource that had run out in a trial that cannot be used; None if none is known to.
+    """The resource that ran out in a trial that cannot be used; None if none is known.
 
-    A busy machine, or a generator that did not run, is not a lack of a resource.
+    A busy machine or a starved generator does not count.
     """
     failure, used, report = result.failure, result.server, result.report
     if failure is not None and failure.how is not None and failure.how.ran_out is not None:
@@ -197,7 +197,7 @@ def _dropped(result: Result) -> int:
 
 
 def _quota(cell: Cell, result: Result) -> Finding | None:
-    """A CPU quota below the server's processors that was used up most of the time."""
+    """A CPU quota that was used up in at least QUOTA_PERIODS of its periods."""
     throttled = None if result.server is None else result.server.throttled
     quota = cell.server.cpu_quota
     if throttled is None or quota is None or throttled.periods == 0:
@@ -210,7 +210,7 @@ def _quota(cell: Cell, result: Result) -> Finding | None:
 
 
 def _backlog(cell: Cell, result: Result) -> Finding | None:
-    """Connections that waited for a handshake packet to be sent again, while the server was idle."""
+    """Connections that waited for the retry of a handshake packet while the server was idle."""
     report, dropped = result.report, _dropped(result)
     if report is None or not dropped or (server_share(cell, result) or 0.0) >= SERVER_BUSY:
         return None
@@ -224,7 +224,7 @@ def _backlog(cell: Cell, result: Result) -> Finding | None:
 
 
 def _path(cell: Cell, result: Result) -> Finding | None:
-    """A path that carried what its rate allows, or had no more processor time beside the generator."""
+    """A path at its configured rate, or one that used up the processor it shares with the generator."""
     carried, report = result.path, result.report
     if cell.path is None or carried is None or report is None or not carried.wall_ns:
         return None
@@ -242,9 +242,9 @@ def _path(cell: Cell, result: Result) -> Finding | None:
 
 
 def _processors(cell: Cell, result: Result) -> Finding | None:
-    """What the processor time of both sides says. Without the server's it is seen from one side.
+    """The limit by the processor time of both sides, or of the generator alone if the server's is unknown.
 
-    On a shared processor each side has what the other leaves, so what they used together counts.
+    On shared processors each side gets what the other leaves, so their sum counts.
     """
     report = result.report
     assert report is not None, "a trial that did not fail has a report"
@@ -263,24 +263,24 @@ def _processors(cell: Cell, result: Result) -> Finding | None:
 
 
 def _polling_words(result: Result) -> str:
-    """Words on a polling kernel thread, whose time does not count as the server's; empty if there is none."""
+    """Words on a polling kernel thread, which does not count as the server; empty if there is none."""
     used = result.server
     if used is None or not used.polling_ns:
         return ""
     return f" beside a polling thread of the kernel ({percent(used.polling_ns / used.wall_ns)})"
 
 
-# In this order, because what has run out explains idle processors. The last always says something.
+# In this order, because a resource that ran out explains idle processors. The last rule always applies.
 _RULES: tuple[Callable[[Cell, Result], Finding | None], ...] = (_unusable, _quota, _backlog, _path, _processors)
 
 
 def limits_of(
     plan: Plan, index: int, used: Mapping[int, Row], results: Sequence[Result], counts: Mapping[int, CostCount]
 ) -> dict[str, Limit]:
-    """What limited each contestant of a comparison that was measured, by its title.
+    """What limited each measured contestant of a comparison, by title.
 
-    `used` are the blocks that count, `results` all trials of the comparison, and `counts` what was seen beside the
-    timed trials, by slot. Trials that count decide; where there is none, those that do not.
+    `used` are the blocks that count, `results` all trials of the comparison, and `counts` the figures measured besides
+    the timed trials, by slot. The trials that count decide; if there is none, all loaded trials do.
     """
     comparison = plan.comparisons[index]
     found = {}
@@ -295,7 +295,7 @@ def limits_of(
 
 
 def _was_loaded(result: Result) -> bool:
-    """Whether our generator put a load on the server, or was to."""
+    """Whether our generator loaded the server, or tried to."""
     left_out = result.failure is not None and result.failure.left_out
     return not left_out and (result.report is not None or result.failure is not None)
 
@@ -312,7 +312,7 @@ def _limit(cell: Cell, results: Sequence[Result], probe: LimitProbe | None) -> L
 
 
 def _most(cell: Cell, results: Sequence[Result]) -> tuple[Bottleneck, Finding]:
-    """The kind of most trials, with the figures of one of them. If the server limited half, it limited the median."""
+    """The most frequent kind, with the figures of one trial. If the server limited half, it limited the median."""
     found = [finding(cell, each) for each in sorted(results, key=_rate_of)]
     ranked = [each for each in found if each.kind.is_ranked]
     kinds = Counter(each.kind for each in (ranked if len(ranked) * 2 >= len(found) else found))
@@ -339,12 +339,12 @@ def _littles_words(cell: Cell, results: Sequence[Result]) -> str:
 
 
 def in_flight(cell: Cell) -> int:
-    """How many requests a closed loop may have in flight."""
+    """The largest number of requests in flight in a closed loop."""
     return (cell.load.active or cell.load.connections) * cell.load.pipeline
 
 
 def _under_the_ceiling(limit: Limit, rate_per_s: float, probe: LimitProbe) -> Limit:
-    """A busy generator that has served far more under the same load was not the limit: the round trip was."""
+    """If a busy generator reached far more under the same load, the round trip was the limit."""
     ceiling = probe.ceiling_per_s
     if ceiling is None:
         return limit
@@ -355,7 +355,7 @@ def _under_the_ceiling(limit: Limit, rate_per_s: float, probe: LimitProbe) -> Li
 
 
 def _doubled(limit: Limit, probe: LimitProbe) -> Limit:
-    """Where twice as many requests in flight bring no more, something else is the limit: by default the server."""
+    """If twice as many requests in flight do not raise the rate, the server is the limit, or a busy generator is."""
     if probe.gain is None:
         return limit
     served = f"twice as many in flight are served at {probe.gain:.2f}x the rate"
@@ -368,12 +368,12 @@ def _doubled(limit: Limit, probe: LimitProbe) -> Limit:
 
 
 def is_closed_loop(cell: Cell) -> bool:
-    """Whether requests follow each other for a time: not at a rate, not a count of them, and not of another client."""
+    """Whether our generator runs a closed loop for a time: no given rate, no given number of requests."""
     return cell.makes_window and cell.load.rate is None
 
 
 def is_open_question(cell: Cell, kind: Bottleneck | None) -> bool:
-    """Whether trials with twice as many requests in flight can say more of a cell.
+    """Whether trials with twice as many requests in flight would tell more about a cell.
 
     One request in flight is latency-bound by construction.
     """
@@ -381,13 +381,13 @@ def is_open_question(cell: Cell, kind: Bottleneck | None) -> bool:
 
 
 def load_shape(cell: Cell) -> str:
-    """Equal for cells under the same load: whatever decides how fast the generator can be."""
+    """A digest of everything that decides how fast the generator can be; equal for cells under the same load."""
     load = cell.model_dump(mode="json", include={"workload", "load", "path"})
     return digest_of(load | {"server": cell.server.cpus, "processors": cell.trial.processors})
 
 
 def reached_per_s(plan: Plan, results: Iterable[Result]) -> dict[str, float]:
-    """The highest median rate of a run under each load, by its shape: what the generator is known to reach."""
+    """The highest median rate of a run under each load, by `load_shape`: what the generator is known to reach."""
     rates: dict[tuple[int, int], list[float]] = {}
     for each in results:
         if each.report is not None and each.failure is None and not each.discarded and plan.holds(each.trial):

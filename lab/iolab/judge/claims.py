@@ -1,7 +1,7 @@
-"""Published sentences held against what was measured here, by the tests of each claim.
+"""Published claims tested against the measurements of a run.
 
 A claim has tests, each of one relation (see `judge/relations`), judged from the same whole blocks as the verdicts. The
-verdict on a claim is the weakest of those that could be decided.
+verdict on a claim is the weakest verdict of its tests that is in VOTES.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
 from iolab.results.records import Result
 
-# What decides each relation.
+# The function that decides each relation.
 DECIDE: Mapping[str, Callable[[Any, Evidence], TestVerdict]] = {
     "ratio": ratio.decide,
     "order": order.decide,
@@ -36,16 +36,16 @@ DECIDE: Mapping[str, Callable[[Any, Evidence], TestVerdict]] = {
 }
 # The weakest verdict first. Only these are votes.
 VOTES: tuple[Judgement, ...] = ("contradicted", "undecided", "direction only", "confirmed")
-# The word on a claim without a vote: what could still be decided comes first.
+# The verdict on a claim without a vote; those that could still be decided come first.
 WITHOUT_VOTE: tuple[Judgement, ...] = ("full run only", "not measurable here", "stated")
 
-# What the claim needs and the machine lacks, in words.
+# The needs of claims that the machine does not meet, with the reason in words.
 Unmet = Mapping[Needs, str]
 NOTHING: Unmet = {}
 
 
 class ClaimVerdict(Frozen):
-    """A claim, the word on it, the reason in one sentence, and the verdict on each of its tests."""
+    """A claim with its verdict, the reason in one sentence, and the verdict on each of its tests."""
 
     claim: Claim
     judgement: Judgement

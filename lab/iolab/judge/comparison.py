@@ -1,10 +1,10 @@
-"""What changed between two stored runs, or between the contestants of one: B / A with its interval, and one word.
+"""What changed between two stored runs, or between the contestants of one: B / A with its interval and a word.
 
-Two runs share no blocks, so the machine may have been faster during one of them. Where a contestant is the same program
-in both runs, it is the reference: each block gives the ratio of the others to it, in which the speed of the machine
-cancels, and the ratios of both runs are two samples. Without a reference the values themselves are, and the speed of
-the machine is in the result: "unpaired". The two samples are judged by Mann-Whitney with the Hodges-Lehmann shift of
-the logarithms. The contestants of one run share blocks, so their ratio is the paired one of the verdict.
+Two runs share no blocks, so the machine may have been faster during one of them. A contestant that is the same program
+in both runs is the reference: each block gives the ratio of the others to it, which cancels the speed of the machine,
+and the ratios of the two runs are two samples. Without a reference the samples are the values themselves, and the speed
+of the machine is part of the result: "unpaired". The two samples are judged by Mann-Whitney with the Hodges-Lehmann
+shift of the logarithms. The contestants of one run share blocks, so their ratio is the paired one of the verdict.
 
 All ratios that can show a regression are one family for Holm's correction.
 """
@@ -44,10 +44,10 @@ from iolab.metrics import COMPARED, METRICS, RANKED_BY, Metric
 from iolab.plan.plan import Comparison, blocks_min
 from iolab.wording import Bound, Interval
 
-# Unpaired, a difference in speed below 15 % may be the machine's: its speed differs between two runs by more than
-# either of them shows. `make bench-compare` prints what this limit costs and saves.
+# An unpaired difference in speed below 15 % may be the machine's: its speed differs more between two runs than within
+# either. `make bench-compare` prints what this limit costs and saves.
 UNPAIRED_MIN = 0.15
-# What does not follow the speed of the machine.
+# Metrics that do not depend on the speed of the machine.
 STEADY: Set[Metric] = frozenset({"rss"})
 # Fewer trials than these in each run give no interval at 95 %: 2 / (8 over 4) = 0.029.
 TRIALS_MIN = 4
@@ -60,13 +60,13 @@ Kind = Literal["regression", "improvement", "same", "not decided"]
 class Change(Frozen):
     """`metric` of one contestant in B / the same in A.
 
-    `contestant` is its title, with both where it was renamed; `name_a` and `name_b` are what sentences call the two.
-    `level_a` and `level_b` are medians in the metric's base unit. `low` and `high` are the interval of the ratio, and
-    unpaired they also hold what the machine visibly drifted. `p_holm` is adjusted over all changes. A difference counts
+    `contestant` is its title, or both titles if it was renamed; sentences use `name_a` and `name_b`. `level_a` and
+    `level_b` are medians in the metric's base unit. `low` and `high` are the interval of the ratio; if it is unpaired,
+    they include the drift of the machine within the runs. `p_holm` is adjusted over all changes. A difference counts
     beyond `effect`. `blocks` are those of each side. `effect_min` is the smallest relative effect that they would have
-    found. `reference` is the contestant that stands beside it in every block; None where there is none. `without_drift`
-    says whether the speed of the machine is not in the ratio.
-    `blocks_more` is given where more blocks would decide, and `why_not` where something else keeps it undecided.
+    found. `reference` is the contestant it is divided by in every block, or None. `without_drift`: the ratio does not
+    depend on the speed of the machine.
+    `blocks_more` is set if more blocks would decide, `why_not` if something else keeps it undecided.
     """
 
     comparison: str
@@ -93,7 +93,7 @@ class Change(Frozen):
 
     @property
     def interval(self) -> Interval:
-        """The ratio as it is written."""
+        """The ratio as it is printed."""
         return Interval(self.ratio, self.low, self.high, self.bound)
 
     @property
@@ -113,7 +113,7 @@ class Change(Frozen):
 
 
 class NotCompared(Frozen):
-    """What is not compared, a contestant at a setting or at all of them, and why."""
+    """A contestant that is not compared, at one setting or at all, and why."""
 
     what: str
     why: str
@@ -125,11 +125,11 @@ class NotCompared(Frozen):
 
 
 class RunComparison(Frozen):
-    """What changed from A to B. The words are those of a verdict, held to the `threshold`.
+    """What changed from A to B. The words are those of a verdict, with `threshold` as the effect that counts.
 
-    `folder_a` and `began_a` name run A, and so of B; in a comparison within one run they are the same. `differences`
-    are those of the two runs that were allowed. `left_out` has what only B measured or A left out, or what is allowed
-    to be absent from B, and `missing` what else of A cannot be compared.
+    `folder_a` and `began_a` name run A, `folder_b` and `began_b` run B; they are equal in a comparison within one run.
+    `differences` are the allowed ones between the two runs. `left_out` has contestants that only B measured, that A
+    left out, or that may be absent from B; `missing` has the others of A that cannot be compared.
     """
 
     folder_a: str
@@ -144,17 +144,17 @@ class RunComparison(Frozen):
 
     @property
     def is_within(self) -> bool:
-        """Whether it is of the contestants of one run."""
+        """Whether it compares the contestants of one run."""
         return self.folder_a == self.folder_b
 
     @property
     def regressions(self) -> tuple[Change, ...]:
-        """What became worse beyond the threshold."""
+        """The changes for the worse beyond the threshold."""
         return tuple(each for each in self.changes if each.kind == "regression")
 
     @property
     def is_inconclusive(self) -> bool:
-        """Whether no regression was found because none could have been, or because a contestant could not be judged."""
+        """Whether no regression was found but one may be missed: undetectable, or in a missing contestant."""
         return not self.regressions and (bool(self.missing) or self.is_blind)
 
     @property
@@ -187,7 +187,7 @@ class RunComparison(Frozen):
 
 
 def compare(a: Results, b: Results, *, threshold: float, allow: Set[Circumstance] = frozenset()) -> RunComparison:
-    """What changed from run A to run B; raises BadInput where they cannot be compared."""
+    """What changed from run A to run B; raises BadInput if they cannot be compared."""
     pairs = cell_pairs(a, b)
     if not pairs:
         raise BadInput(f"{a.folder} and {b.folder} have no comparison in common: name two runs of one plan")
@@ -209,7 +209,7 @@ def compare(a: Results, b: Results, *, threshold: float, allow: Set[Circumstance
 
 
 def compare_within(run: Results, *, threshold: float) -> RunComparison:
-    """What changed from the reference of each contestant to the contestant, paired by their common blocks."""
+    """What changed from each contestant's reference to the contestant, paired by their common blocks."""
     drafts, left_out, missing = list[_Draft](), list[NotCompared](), list[NotCompared]()
     if all(len(verdict.titles) == 1 for verdict in run.verdicts):
         raise BadInput(f"{run.folder} measured one contestant alone: name the run to compare it with")
@@ -226,7 +226,7 @@ def compare_within(run: Results, *, threshold: float) -> RunComparison:
 
 
 def _why_not_within(verdict: ComparisonVerdict, title: str, reference: str) -> str:
-    """Why a contestant may not be compared with its reference; empty where it may."""
+    """Why a contestant cannot be compared with its reference; empty if it can."""
     blocked = _blocked_in(verdict, (title, reference))
     if blocked:
         other, why = next(iter(blocked.items()))
@@ -237,19 +237,19 @@ def _why_not_within(verdict: ComparisonVerdict, title: str, reference: str) -> s
 
 
 def _reference_within(comparison: Comparison, verdict: ComparisonVerdict, slot: int) -> str:
-    """What a contestant is compared with in its run: the first one, or in a ladder the nearest rung that took part."""
+    """A contestant's reference in its run: the first contestant, or in a ladder the nearest rung that took part."""
     title = verdict.titles[slot]
     references = (each.reference for each in verdict.estimates if each.contestant == title)
     return next(references, verdict.titles[comparison.reference(slot)])
 
 
 def where(comparison: str, contestant: str) -> str:
-    """A contestant at a setting, as lists and tables name it; `iolab vs` has one comparison, which needs no name."""
+    """A contestant at a setting for lists and tables. The one comparison of `iolab vs` is not named."""
     return contestant if comparison in ("vs", "all") else f"{comparison}: {contestant}"
 
 
 class _Draft(NamedTuple):
-    """A change before the family is known that it is judged in."""
+    """A change without its word, which depends on all drafts (Holm's correction)."""
 
     comparison: str
     contestant: str
@@ -275,7 +275,7 @@ def _judged(
     left_out: Iterable[NotCompared],
     missing: Iterable[NotCompared],
 ) -> RunComparison:
-    """The drafts with their words, by Holm's correction over all of them."""
+    """The drafts with their words, after Holm's correction over all of them."""
     adjusted = stats.holm([draft.ratio.p_value for draft in drafts])
     return RunComparison(
         folder_a=str(a.folder),
@@ -348,9 +348,9 @@ def _paired_drafts(
 
 
 def _undecidable(metric: Metric, *comparisons: Comparison) -> str:
-    """Why nothing is said of a metric; empty where there is no reason.
+    """Why a metric cannot be judged; empty if it can.
 
-    Where server and generator share a processor, a latency is mostly the time until the other gives it up.
+    If server and generator share a processor, a latency is mostly the wait for the processor.
     """
     cells = (cell for comparison in comparisons for cell in comparison.cells)
     shared = METRICS[metric].is_time and any(cell.trial.processors == "shared" for cell in cells)
@@ -378,7 +378,7 @@ class _Contestant:
         return self.comparison.titles[self.slot]
 
     def is_bound(self, metric: Metric) -> bool:
-        """Whether its figure is a bound only, because the server was not what limited it."""
+        """Whether its figure is only a bound, because the server was not the limit."""
         return bound_of(self.verdict.limits, self.title, metric) != "exact"
 
     @cached_property
@@ -388,19 +388,19 @@ class _Contestant:
 
     @property
     def trials(self) -> int:
-        """How many trials of it there are, the discarded ones among them."""
+        """The number of its trials, including the discarded ones."""
         return sum((each.trial.comparison, each.trial.slot) == (self.at, self.slot) for each in self.run.trials)
 
     @property
     def blocks_measured(self) -> int:
-        """In how many of the blocks that count it has a trial that does."""
+        """The number of its trials that count, one per block that counts."""
         return sum(row[self.slot] is not None for row in self.used.values())
 
     def values(self, metric: Metric) -> Mapping[int, Seen]:
         return values_of(self.used, metric, self.slot)
 
     def x(self, metric: Metric, reference: _Contestant | None) -> tuple[float, ...]:
-        """The logarithm of each block that counts: of the value, or of its ratio to that of the reference."""
+        """For each block that counts, the logarithm of the value, or of its ratio to the reference."""
         mine = self.values(metric)
         if reference is None:
             return tuple(math.log(mine[block].value) for block in sorted(mine))
@@ -410,7 +410,7 @@ class _Contestant:
 def _of_comparison(
     a: Results, b: Results, pairs: Sequence[CellPair], threshold: float
 ) -> tuple[list[_Draft], list[NotCompared], list[NotCompared]]:
-    """The changes of the contestants of one comparison, those that A left out, and those that are missing."""
+    """The changes of one comparison, the contestants that A left out, and the missing ones."""
     blocked = _blocked(a, b, pairs)
     chosen = _chosen(a, b, [pair for pair in references(a, b, pairs) if pair not in blocked])
     reference = None if chosen is None else _both(a, b, chosen)
@@ -429,9 +429,9 @@ def _of_comparison(
 
 
 def _chosen(a: Results, b: Results, candidates: Sequence[CellPair]) -> CellPair | None:
-    """The reference that was measured in most blocks of both runs, the first of several; None of too few blocks.
+    """The reference measured in most blocks of both runs, the first of equals; None if it has too few blocks.
 
-    Only the blocks that have the reference can be compared beside it. No value is looked at.
+    Only blocks that have the reference can be compared. The choice depends on no measured value.
     """
     measured = {pair: min(side.blocks_measured for side in _both(a, b, pair)) for pair in candidates}
     best = max(measured, key=lambda pair: measured[pair], default=None)
@@ -460,7 +460,7 @@ def _blocked(a: Results, b: Results, pairs: Sequence[CellPair]) -> dict[CellPair
             replies = " and ".join(f"{size:,.0f} bytes in {name}" for name, size in known.items())
             found[pair] = f"its replies are of {replies}, so its work is different"
         (before, _), (after, told) = (_deaths(side.verdict, side.title) for side in sides)
-        # Two runs may have different numbers of blocks, as those have that choose it after a pilot.
+        # The runs may have different numbers of blocks, for example if a pilot chose them.
         all_before, all_after = (side.trials for side in sides)
         if after * all_before > before * all_after:
             said = f"{after} of {all_after} trials of B and {before} of {all_before} of A"
@@ -469,7 +469,7 @@ def _blocked(a: Results, b: Results, pairs: Sequence[CellPair]) -> dict[CellPair
 
 
 def _deaths(verdict: ComparisonVerdict, title: str) -> tuple[int, str]:
-    """In how many trials the server of a contestant died, and how.
+    """The number of trials in which the server of a contestant died, and the first message.
 
     A server that dies more often is worse, whatever its other trials show.
     """
@@ -478,7 +478,7 @@ def _deaths(verdict: ComparisonVerdict, title: str) -> tuple[int, str]:
 
 
 def _failed(sides: tuple[_Contestant, _Contestant]) -> str:
-    """How a contestant failed, in B first; empty where it did not."""
+    """How a contestant failed, B before A; empty if it did not."""
     failures = (
         f"{each.message} (in {name})"
         for name, side in zip("BA", sides[::-1], strict=True)
@@ -489,7 +489,7 @@ def _failed(sides: tuple[_Contestant, _Contestant]) -> str:
 
 
 def _blocked_in(verdict: ComparisonVerdict, titles: Iterable[str]) -> dict[str, str]:
-    """Those of these contestants of one run that cannot be judged, and why."""
+    """The contestants among `titles` that cannot be judged in this run, and why."""
     known = verdict.left_out | verdict.not_judged
     if verdict.inconclusive is not None:
         known |= dict.fromkeys(titles, verdict.inconclusive)
@@ -535,7 +535,7 @@ def _bound(
     sides: tuple[_Contestant, _Contestant],
     reference: tuple[_Contestant, _Contestant] | None,
 ) -> Bound:
-    """What is left of (B / its reference) / (A / its reference) where some of them are bounds only."""
+    """The bound on (B / its reference) / (A / its reference) if some of the four figures are only bounds."""
     limited = [side.is_bound(metric) for side in sides]
     beside = [False, False] if reference is None else [side.is_bound(metric) for side in reference]
     return ratio_bound(metric, limited[1] or beside[0], limited[0] or beside[1])

@@ -1,4 +1,4 @@
-"""What a request and a connection cost each contestant, besides the processor time."""
+"""The cost of a request and a connection for each contestant, besides processor time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from iolab.judge.blocks import Used
 from iolab.plan.plan import Comparison
 from iolab.results.records import CostCount
 
-# With fewer connections than this, other allocations of the server hide their memory.
+# With fewer connections, other allocations of the server hide the memory of connections.
 MEMORY_CONNECTIONS_MIN = 500
 
 
 class Cost(Frozen):
-    """What a request and a connection cost one contestant, besides the processor time.
+    """The cost of a request and a connection for one contestant, besides processor time.
 
-    `calls_per_request` was counted in a trial of its own; None where it was not, and `calls_why_not` then says why,
-    if it was tried. `connection_bytes` is what the server's own memory grew by for each connection, from before the
-    load to the end of its window; None below MEMORY_CONNECTIONS_MIN connections. `processes` and
-    `threads` are those of most timed trials.
+    `calls_per_request` was counted in a separate trial, or is None; `calls_why_not` says why counting failed.
+    `connection_bytes` is the growth of the server's own memory per connection, from before the load to the end of the
+    window; None below MEMORY_CONNECTIONS_MIN connections. `processes` and `threads` are those of most timed trials.
     """
 
     contestant: str

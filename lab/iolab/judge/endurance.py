@@ -1,4 +1,4 @@
-"""What a long trial rests on: how many requests without an error, and what grew meanwhile."""
+"""The result of a long trial: the requests it served without an error, and what grew."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from iolab.wording import one_in
 
 # Of n trials without an event, a rate of 3/n would have shown one with a probability of 95 %.
 RULE_OF_THREE = 3
-# What may grow in a long trial: its field, and what it is called. Bytes are said in MiB.
+# What may grow in a long trial: the field and its title. Bytes are printed in MiB.
 SIZES = (
     ("rss_bytes", "memory of the server, MiB"),
     ("threads", "threads of the server"),
@@ -21,7 +21,7 @@ SIZES = (
 
 
 def lines(result: Result, minutes: Sequence[Minute]) -> Iterator[str]:
-    """What one trial found, with all its minutes in the order in which they were stored."""
+    """The result of one trial; `minutes` are all its minutes in the order they were stored."""
     if result.failure is not None:
         minute = 1 + round(sum(piece.seconds for piece in result.pieces) / 60)
         yield f"failed in minute {minute}: {result.failure.line}"
@@ -39,7 +39,7 @@ def lines(result: Result, minutes: Sequence[Minute]) -> Iterator[str]:
 
 
 def errors(result: Result) -> str:
-    """How many requests failed, and up to which rate that is known."""
+    """How many requests failed; without a failure, the bound on the true rate."""
     asked = result.answered + result.unanswered
     if not asked:
         return "no request was answered"

@@ -19,12 +19,12 @@ class Estimate(Frozen):
     """`metric` of `contestant` / `reference`, paired over `blocks` blocks.
 
     The p-values are adjusted over all ratios of the run that may be called different: `p_bh` after Benjamini and
-    Hochberg, which decides the word, and `p_holm` so that all ratios for which it is at most 0.05 hold together. Both
-    are None of a ratio that may not. `low` and `high` are not adjusted: they are the 95 % interval of this ratio.
-    `bootstrap_low` and `bootstrap_high` are the cross-check (None where it is degenerate), and `bootstrap_agrees` says
-    whether it leaves out 1 just as the interval does.
-    `effect_min` is the smallest relative effect these blocks would have found. `blocks_more` is given when undecided.
-    `bound` says what a limit elsewhere leaves of the ratio: "at least" it, "at most" it, or "unknown".
+    Hochberg, which decides the word, and `p_holm` after Holm, so all ratios with a value of at most 0.05 hold together.
+    Both are None for other ratios. `low` and `high` are the unadjusted 95 % interval of this ratio. `bootstrap_low` and
+    `bootstrap_high` are the cross-check (None if it is degenerate); `bootstrap_agrees` says whether it agrees with the
+    interval on excluding 1.
+    `effect_min` is the smallest relative effect these blocks would have found. `blocks_more` is set if undecided.
+    `bound` is "at least", "at most" or "unknown" if the server was not the limit of both sides.
     """
 
     metric: Metric
@@ -48,12 +48,12 @@ class Estimate(Frozen):
 
     @property
     def interval(self) -> Interval:
-        """The ratio as it is written."""
+        """The ratio as it is printed."""
         return Interval(self.ratio, self.low, self.high, self.bound)
 
     @property
     def size(self) -> float:
-        """How large the difference is, the same in both directions: 0 is none."""
+        """The size of the difference, without its direction; 0 is none."""
         return abs(math.log(self.ratio))
 
     @property
@@ -64,9 +64,9 @@ class Estimate(Frozen):
 
 
 class PairedRatio(NamedTuple):
-    """The ratio of a metric of two contestants, from x = ln(contestant / reference) of each block; no word is said yet.
+    """The ratio of a metric of two contestants, from x = ln(contestant / reference) of each block, without its word.
 
-    `may_decide` says whether one may be said at all.
+    `may_decide`: the ratio may get one.
     """
 
     metric: Metric
@@ -87,9 +87,9 @@ def ratios_of(
     undecided: Container[str],
     decided: bool,
 ) -> tuple[PairedRatio, ...]:
-    """Every ratio of a comparison that has blocks enough, metric by metric."""
+    """Every ratio of a comparison that has enough blocks, metric by metric."""
     titles = comparison.titles
-    # Where server and generator share a processor, a latency is mostly the time until the other gives it up.
+    # If server and generator share a processor, a latency is mostly the wait for the processor.
     shared = any(cell.trial.processors == "shared" for cell in comparison.cells)
     found: list[PairedRatio] = []
     for metric in COMPARED:
@@ -108,12 +108,14 @@ def ratios_of(
 
 
 def estimates_of(plan: Plan, found: Sequence[Sequence[PairedRatio]]) -> list[tuple[Estimate, ...]]:
-    """The ratios of every comparison of a plan with their words, corrected for all that may have one: they are on one
-    page. Another that is far from 1 would only let more of these pass by chance.
+    """The ratios of every comparison of a plan with their words.
+
+    The p-values are corrected over all ratios that may get a word, because they are read on one page. The others are
+    left out: one far from 1 would let more of these pass by chance.
     """
     p_values = [each.ratio.p_value for ratios in found for each in ratios if each.may_decide]
     p_bh = stats.benjamini_hochberg(p_values)
-    # One more that differs would be held to this share of 5 %.
+    # One more ratio that differs would have to pass 5 % divided by this.
     rivals = max(1.0, len(p_values) / (sum(p_value <= ALPHA for p_value in p_bh) + 1))
     corrected = zip(p_bh, stats.holm(p_values), strict=True)
     return [
@@ -123,7 +125,7 @@ def estimates_of(plan: Plan, found: Sequence[Sequence[PairedRatio]]) -> list[tup
 
 
 def pairs_of(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]]:
-    """Each slot that takes part with the slot it is compared with: in a ladder the nearest rung below that is there."""
+    """Each slot that takes part, with its reference: in a ladder the nearest rung below that takes part."""
     for slot in range(1, len(comparison.cells)):
         below = comparison.reference(slot)
         while comparison.ladder and below in gone and below > 0:
@@ -133,7 +135,7 @@ def pairs_of(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]
 
 
 def _estimate(of: PairedRatio, corrected: tuple[float, float] | None, rivals: float, *, seed: int) -> Estimate:
-    """A ratio with its word by its corrected p-values, beside as many rivals as correction asks for."""
+    """A ratio with its word by its corrected p-values; `rivals` is how many ratios the correction allows for."""
     ratio = of.ratio
     p_bh, p_holm = corrected or (None, None)
     word = "not decided" if p_bh is None else bounded_word(stats.word(ratio, p_bh), ratio, of.bound)
@@ -166,7 +168,7 @@ def _estimate(of: PairedRatio, corrected: tuple[float, float] | None, rivals: fl
 
 
 def ratio_bound(metric: Metric, contestant_limited: bool, reference_limited: bool) -> Bound:
-    """Whether a ratio is exact or a bound if a side is a bound. A quotient of two latencies is then unknown."""
+    """Whether a ratio is exact or a bound. If a side is limited, a ratio of latencies is unknown."""
     limited = METRICS[metric].limited
     if limited == "exact" or not (contestant_limited or reference_limited):
         return "exact"
@@ -176,7 +178,7 @@ def ratio_bound(metric: Metric, contestant_limited: bool, reference_limited: boo
 
 
 def bounded_word(word: stats.Word, ratio: stats.Ratio, bound: Bound) -> stats.Word:
-    """A bound may only take away: "at least 1.1 x" still differs, "at least 0.9 x" or "at least the same" does not."""
+    """The word a bound leaves: "at least 1.1x" still differs, "at least 0.9x" or "at least the same" does not."""
     survives = (
         bound == "exact"
         or (bound == "at least" and word == "differs" and ratio.ratio > 1)

@@ -1,7 +1,7 @@
 """The level of each contestant: its median over the blocks that count, with its interval.
 
-Where the server was not the limit, its throughput is known only as "at least this". Where the generator was, latencies
-are its own queue too, and only CPU per request stays safe.
+If the server was not the limit, its throughput is only a lower bound. If the generator was, latencies include its own
+queue, and only CPU per request is exact.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Level(Frozen):
     """One contestant alone: its median over blocks with the exact order-statistic interval.
 
     Figures are in the metric's base unit: requests per second, nanoseconds, bytes. `values` are in the order of the
-    blocks used. `bound` is "at least" where the server was not the limit.
+    blocks used. `bound` is the metric's bound if the server was not the limit.
     """
 
     metric: Metric
@@ -34,7 +34,7 @@ class Level(Frozen):
 
 
 def levels_of(comparison: Comparison, used: Mapping[int, Row], limits: Mapping[str, Limit]) -> tuple[Level, ...]:
-    """The levels of all contestants that were measured, by all metrics that are compared."""
+    """The levels of all measured contestants, for all compared metrics."""
     levels = []
     for metric in COMPARED:
         for slot, title in enumerate(comparison.titles):

@@ -1,7 +1,7 @@
 """The precision of a run that was given a precision or a time instead of a number of blocks.
 
-The precision is the half-width of the intervals of two ratios to the reference: requests and CPU per request. The
-widest of all comparisons counts.
+The precision is the half-width of the interval of a ratio to the reference, in requests or CPU per request. The widest
+interval of all comparisons counts.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from iolab.wording import duration, number
 
 
 class Width(NamedTuple):
-    """The half-width of one ratio's interval, as a share, and which ratio it is; None where too few blocks count."""
+    """The half-width of one ratio's interval, as a share (None if too few blocks count), and the ratio's name."""
 
     half_width: float | None
     what: str
 
 
 class Precision(Frozen):
-    """What was asked for in place of a number of blocks, and what was reached.
+    """The requested precision and budget, and what was reached.
 
-    `half_width` is that of the widest deciding ratio, which `widest` names. The `blocks` were chosen after a pilot of
-    `pilot_blocks`, or are those that had begun when the budget was used up; by what was measured, about `blocks_needed`
-    would give the half-width that was not reached. All trials and counts together took `trials_s`. What was not asked
-    for, or is unknown, is None.
+    `half_width` is that of the widest deciding ratio, named by `widest`. The `blocks` were chosen after a pilot of
+    `pilot_blocks`, or had begun when the budget was used up. If `within` was not reached, about `blocks_needed` blocks
+    would reach it. All trials and counts together took `trials_s`. What was not requested or is unknown is None.
     """
 
     within: float | None
@@ -49,12 +48,12 @@ class Precision(Frozen):
     blocks_needed: int | None
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON, the sentence too."""
+        """The fields and the sentence as JSON."""
         return {**self.model_dump(mode="json"), "sentence": self.sentence}
 
     @property
     def sentence(self) -> str:
-        """All of it for people."""
+        """The fields in a sentence."""
         known = "unknown, because too few blocks count" if self.half_width is None else share_words(self.half_width)
         parts = [f"{known} ({self.widest})"] if self.widest else []
         if self.within is not None:
@@ -69,7 +68,7 @@ class Precision(Frozen):
 
 
 def widest(plan: Plan, results: Iterable[Result]) -> Width | None:
-    """The widest deciding ratio of a run so far; None where nothing is compared."""
+    """The widest deciding ratio of a run so far; None if nothing is compared."""
     widths = list(_widths(plan, results))
     # A ratio without an interval may be wider than all others.
     return max(widths, key=lambda each: float("inf") if each.half_width is None else each.half_width, default=None)
@@ -85,13 +84,13 @@ def _widths(plan: Plan, results: Iterable[Result]) -> Iterator[Width]:
             for metric in RANKED_BY:
                 above, under = (values_of(used, metric, each) for each in (slot, below))
                 if used and not (above or under):
-                    continue  # the load of these trials has no such figure
+                    continue  # the load of these trials does not give this metric
                 titles = f"{comparison.titles[slot]} / {comparison.titles[below]}"
                 yield Width(stats.half_width(paired((above, under))), f"{METRICS[metric].noun} of {titles}{where}")
 
 
 def aim_words(aim: Aim) -> str:
-    """What was asked for: `for ±2 % within 60 s`."""
+    """The requested precision and budget: `for ±2 % within 60 s`."""
     within = "" if aim.within is None else f"for {share_words(aim.within)}"
     budget = "" if aim.budget_s is None else f"within {duration(aim.budget_s)}"
     return " ".join(filter(None, (within, budget)))
@@ -122,7 +121,7 @@ def chosen_words(plan: Plan) -> str:
 
 
 def _fitting(aim: Aim, choice: Choice) -> str:
-    """What is run where the time decides how many blocks there are, or nothing does."""
+    """The number of blocks if only the budget decides it, or nothing does."""
     if aim.budget_s is None:
         return f"the run keeps to the {choice.blocks} blocks of its pilot"
     budget = duration(aim.budget_s)
@@ -132,7 +131,7 @@ def _fitting(aim: Aim, choice: Choice) -> str:
 
 
 def _used_up(plan: Plan, aim: Aim, choice: Choice) -> str:
-    """What a budget that is used up leaves out."""
+    """How a used-up budget ends the run."""
     budget_s, takes_s = aim.budget_s or 0.0, choice.time_s(choice.blocks)
     if choice.blocks == plan.blocks_min and takes_s > budget_s:
         least = f"{choice.blocks} blocks, about {duration(takes_s)}"
@@ -142,7 +141,7 @@ def _used_up(plan: Plan, aim: Aim, choice: Choice) -> str:
 
 
 def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> Precision | None:
-    """The precision that was requested and reached; None if a number of blocks was given, or none is chosen yet."""
+    """The requested and reached precision; None if the number of blocks was given or is not chosen yet."""
     aim, choice, results = plan.aim, plan.choice, list(results)
     if aim is None or choice is None:
         return None
@@ -168,5 +167,5 @@ def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCou
 
 
 def share_words(share: float) -> str:
-    """A half-width for people: `±2 %`, `±1.62 %`."""
+    """A half-width as printed: `±2 %`, `±1.62 %`."""
     return f"±{number(100 * share)} %" if share < 1 else f"±{percent(share)}"

@@ -17,11 +17,11 @@ from iolab.wording import Bound, Interval
 
 
 class Ranked(Frozen):
-    """One contestant's place in a ranking: `ratio` is to the best there is, paired over blocks, with its interval.
+    """One contestant's place in a ranking: `ratio` is to the best, paired over blocks, with its interval.
 
-    Contestants whose interval against the leader of their group holds 1 share its `rank`; the next rank counts them
-    all, as in sport. It is None where the server was not the limit: such a contestant stands at its place in the order
-    with its `bound`, and could stand higher.
+    Contestants whose interval against the leader of their group contains 1 share its `rank`; the next rank counts them
+    all, as in sport. `rank` is None if the server was not the limit: the contestant is listed by its `bound` and could
+    rank higher.
     """
 
     contestant: str
@@ -33,15 +33,15 @@ class Ranked(Frozen):
 
     @property
     def interval(self) -> Interval:
-        """The ratio as it is written."""
+        """The ratio as it is printed."""
         return Interval(self.ratio, self.low, self.high, self.bound)
 
 
 class Ranking(Frozen):
-    """The contestants of a comparison by one metric, the best first; `absent` says of the others why they are not here.
+    """The contestants of a comparison by one metric, the best first; `absent` says why the others are not listed.
 
-    Besides those that could not take part or failed, these are the ones of which more than a fifth of the trials were
-    discarded: the machine, not the server, then decided what was kept.
+    Those are the contestants that were left out, failed, did different work, have too few blocks, or had more than a
+    fifth of their trials discarded: then the machine, not the server, decided which were kept.
     """
 
     metric: Metric
@@ -57,8 +57,10 @@ def rankings_of(
 
 
 def _ranked_by(comparison: Comparison) -> tuple[Metric, ...]:
-    """The metrics that rank its contestants. At a given rate all serve as many requests, so the tail counts; but not
-    where server and generator share a processor, because a latency is then mostly a wait for that processor.
+    """The metrics that rank its contestants.
+
+    At a given rate all serve equally many requests, so p99 replaces throughput, unless server and generator share a
+    processor: then a latency is mostly the wait for the processor.
     """
     is_by_tail = all(cell.load.rate is not None and cell.trial.processors != "shared" for cell in comparison.cells)
     return ("latency_p99", "cpu_per_request") if is_by_tail else RANKED_BY
@@ -69,9 +71,9 @@ def _ranking(
 ) -> Ranking:
     """The order by paired ratios to the best. Contestants that these blocks cannot separate share a rank.
 
-    Each group is led by its best, and ends before the first contestant that differs from that leader. The
-    best is chosen by the data, which flatters it a little, and the intervals are not adjusted for their number: a
-    ranking is for looking through many, and the words of the ratios are what holds up.
+    Each group is led by its best and ends before the first contestant that differs from the leader. Choosing the best
+    from the data flatters it a little, and the intervals are not adjusted for their number: use a ranking to survey
+    many contestants, and the words of the ratios to conclude.
     """
     bounds = {each.contestant: each.bound for each in levels if each.metric == metric and each.contestant not in absent}
     measured = {title: values_of(used, metric, comparison.titles.index(title)) for title in bounds}
@@ -83,7 +85,7 @@ def _ranking(
         is_exact = bounds[title] == "exact"
         if is_exact:
             against = _ratio(values[title], values[leader]) if leader else None
-            # With too few blocks in common, no difference counts as found.
+            # With too few common blocks, no difference is found.
             if not leader or (against is not None and not against.low <= 1 <= against.high):
                 leader, leader_rank = title, place
         bound = ratio_bound(metric, not is_exact, bounds[best] != "exact" and title != best)
@@ -98,8 +100,8 @@ def _to_the_best(
 ) -> tuple[str, dict[str, stats.Ratio]]:
     """The best by paired ratios, and the ratios of all to it, the best first.
 
-    To be paired they need a common side, and at first that is the best median. Who then has the best ratio is the best:
-    all ratios are taken anew to it, so that its own is 1 and those of the others are to what is called the best.
+    Pairing needs a common side: first the contestant with the best median. The one with the best ratio to it is the
+    best, and all ratios are computed again to that one, so its own is 1.
     """
     medians = {title: float(np.median([seen.value for seen in each.values()])) for title, each in values.items()}
     best = _first(medians, more_is_better)
@@ -115,7 +117,7 @@ def _first(figures: Mapping[str, float], more_is_better: bool) -> str:
 
 
 def _ratios_to(best: str, values: Mapping[str, Mapping[int, Seen]]) -> dict[str, stats.Ratio]:
-    """Every paired ratio to the best; one that shares too few blocks with it has none."""
+    """Every paired ratio to the best, except those with too few common blocks."""
     ratios = {title: _ratio(each, values[best]) for title, each in values.items()}
     return {title: ratio for title, ratio in ratios.items() if ratio is not None}
 

@@ -1,4 +1,4 @@
-"""How long the replies of each contestant were: those of unequal size are different work."""
+"""The size of each contestant's replies: unequal sizes mean different work."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from iolab.judge.validity import WarningCount
 from iolab.plan.plan import Comparison
 from iolab.results.records import TrialWarning
 
-# Replies that differ by more than this are named: a header more or less, not a digit of a counter.
+# A larger difference raises a warning: a header more or less, but not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
-# Replies that differ by more than both of these are different work, and such a pair gets no verdict. The headers of
+# Replies that differ by more than both limits are different work, and such a pair gets no verdict. The headers of
 # common servers differ by less than 512 bytes, and sending those costs far less than a request. A difference in size
 # below 2 % cannot explain a difference that counts.
 WORK_BYTES_MAX = 512
@@ -23,7 +23,7 @@ WORK_SHARE_MAX = stats.EFFECT
 
 
 def reply_bytes_of(comparison: Comparison, used: Used) -> dict[str, float]:
-    """How long the replies of each contestant were on the wire: the median over its trials."""
+    """The size of each contestant's replies on the wire: the median over its trials."""
     sizes = {}
     for slot, title in enumerate(comparison.titles):
         reports = [result.report for row in used.values() if (result := row[slot]) is not None]
@@ -34,7 +34,7 @@ def reply_bytes_of(comparison: Comparison, used: Used) -> dict[str, float]:
 
 
 def unequal_replies(comparison: Comparison, sizes: Mapping[str, float], trials: int) -> tuple[WarningCount, ...]:
-    """Contestants whose replies differ in length from the reference's, so their work was not equal."""
+    """A warning for each contestant with replies of another size than the reference's."""
     reference = sizes.get(comparison.titles[0])
     warnings = []
     for title, size in sizes.items():
@@ -47,9 +47,9 @@ def unequal_replies(comparison: Comparison, sizes: Mapping[str, float], trials: 
 
 
 def different_work(sizes: Mapping[str, float]) -> dict[str, str]:
-    """The contestants whose replies are too far from the usual size for any word, and that size.
+    """The contestants that get no word because their replies are too far from the usual size, and why.
 
-    The usual size is that of most of them; of two it is the smaller.
+    The usual size is the median; of two sizes in the middle it is the smaller.
     """
     usual = statistics.median_low(sizes.values()) if sizes else 0.0
     limit = max(WORK_BYTES_MAX, WORK_SHARE_MAX * usual)
@@ -61,7 +61,7 @@ def different_work(sizes: Mapping[str, float]) -> dict[str, str]:
 
 
 def unequal_work_of(sizes: Mapping[str, float], different: Mapping[str, str]) -> str | None:
-    """Words on different work, with the sizes of the replies; None if the work was equal."""
+    """A sentence on different work, with the sizes of the replies; None if the work was equal."""
     if not different:
         return None
     usual = next(title for title in sizes if title not in different)

@@ -1,8 +1,8 @@
-"""Which differences a machine can show, from trials of one server against itself: how many blocks, and so how long.
+"""Which differences a machine can show, from trials of one server against itself: how many blocks, and how long.
 
-The ratio of every such pair should be 1. How far they scatter decides how many pairs a difference takes, by the formula
-that the lab plans with (`stats.blocks_for`): to be found in 80 % of cases, at 95 % confidence. Ten pairs know their
-scatter to within a factor of two in nine of ten cases, so these are estimates.
+The ratio of every such pair should be 1. Their scatter decides how many pairs it takes to find a difference in 80 % of
+cases at 95 % confidence, by the formula the lab plans with (`stats.blocks_for`). These are estimates: ten pairs give
+their scatter to within a factor of two in nine of ten cases.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from iolab.plan.plan import Plan, blocks_min
 from iolab.results.records import Result
 from iolab.wording import duration, number
 
-# Differences that people ask about, and how long they wait for an answer.
+# Differences that users ask about, and how long they wait for an answer.
 DIFFERENCES = (0.10, 0.03, 0.01)
 WAIT_S = 600.0
 # The difference that a machine fit to measure shows within that time.
 DIFFERENCE_WANTED = 0.03
-# What is looked at: what every verdict begins with, and the tail.
+# The metrics every verdict begins with, and the tail.
 OF = ("throughput", "cpu_per_request", "latency_p99")
 
 
@@ -38,7 +38,7 @@ class Need(Frozen):
 
 
 class Resolution(Frozen):
-    """What it takes to find differences of a metric, and the smallest one that is found within WAIT_S.
+    """What it takes to find differences in a metric, and the smallest one found within WAIT_S.
 
     `spread` is the standard deviation of ln(B / A) over the `pairs` of trials.
     """
@@ -51,7 +51,7 @@ class Resolution(Frozen):
 
     @property
     def is_fine(self) -> bool:
-        """Whether the difference that is wanted is found in time."""
+        """Whether DIFFERENCE_WANTED is found within WAIT_S."""
         return self.smallest <= DIFFERENCE_WANTED
 
     @property
@@ -68,11 +68,11 @@ class Resolution(Frozen):
 
 
 class Noise(Frozen):
-    """What trials of one server against itself have shown of a machine.
+    """The noise of a machine, from trials of one server against itself.
 
-    `blocks` were run in `seconds`, and `discarded` of them could not be used; `why` is what discarded most of them, or
-    what ended the run. Steal is a share of all processor time, what other programs used is in processors, and the
-    latencies are those before and after every trial, in their order. Each trial had such a warm-up and window.
+    `blocks` were run in `seconds`, and `discarded` of them could not be used; `why` is the main reason, or what ended
+    the run. `steal_share` is a share of all processor time. `core_to_core_ns` has the latencies before and after each
+    trial, in order. `warmup_ms` and `duration_ms` are those of each trial.
     """
 
     resolutions: tuple[Resolution, ...] = ()
@@ -88,7 +88,7 @@ class Noise(Frozen):
 
 
 def noise_of(plan: Plan, results: Sequence[Result], seconds: float) -> Noise:
-    """What the trials of a plan that compares a server with itself show, which took so long in all."""
+    """The noise by the trials of a plan that compares a server with itself; they took `seconds` in all."""
     used, blocks, discarded = used_blocks(plan, 0, {result.trial.place: result for result in results})
     seen = [result.noise for result in results if result.noise is not None]
     times = plan.comparisons[0].cells[0].trial
@@ -114,8 +114,9 @@ def _resolutions(used: Used, blocks: int, seconds: float) -> Iterator[Resolution
 
 
 def resolution(metric: str, x: Sequence[float], blocks: int, seconds: float) -> Resolution:
-    """What it takes to find differences, from the x = ln(B / A) of equal contestants: those that count of so many
-    blocks, which took so long. Of the blocks of a longer run as many will not count.
+    """What it takes to find differences, from the x = ln(B / A) of equal contestants.
+
+    `x` has the blocks that count, out of `blocks`, which took `seconds`. A longer run should lose the same share.
     """
     needs = list[Need]()
     for difference in DIFFERENCES:
@@ -127,7 +128,7 @@ def resolution(metric: str, x: Sequence[float], blocks: int, seconds: float) -> 
 
 
 def _why(results: Sequence[Result]) -> str:
-    """What ended the run, else what discarded most trials, in words; empty where all count."""
+    """What ended the run, else what discarded most trials, in words; empty if all count."""
     last = results[-1].failure if results else None
     if last is not None and last.final:
         return last.line
@@ -136,10 +137,10 @@ def _why(results: Sequence[Result]) -> str:
 
 
 def title(found: Resolution) -> str:
-    """What a resolution is about."""
+    """The title of a resolution's metric."""
     return METRICS[found.metric].title
 
 
 def _share(share: float) -> str:
-    """A difference for people: `3 %`, `0.87 %`."""
+    """A difference as printed: `3 %`, `0.87 %`."""
     return f"{number(100 * share, 2)} %"

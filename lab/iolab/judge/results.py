@@ -1,6 +1,6 @@
-"""A run as data: what was measured, and what may be said of it.
+"""A run as data: its measurements and its verdicts.
 
-A run is judged once. The terminal, the report, JSON and a script of your own all show what is here.
+A run is judged once. The terminal, the report, JSON and your own scripts all show these results.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from iolab.results.store import Trials
 class Results:
     """A run and its verdicts.
 
-    `trials` are in the order in which they were stored, the discarded ones among them. `verdicts` has one for each
-    comparison of the plan, `claims` one for each of its claims. `scalings` has one for each contestant whose number of
-    workers is varied. `faults` has a line on each trial that was lost. `precision` says what was reached of a
-    half-width or a budget that was asked for in place of a number of blocks.
+    `trials` are in the order they were stored, including discarded ones. `verdicts` has one for each comparison of the
+    plan, `claims` one for each of its claims, `scalings` one for each contestant with a varied number of workers, and
+    `faults` a line for each lost trial. `precision` compares a requested half-width or budget with what was reached.
     """
 
     folder: Path
@@ -52,7 +51,7 @@ class Results:
 
     @property
     def began(self) -> str:
-        """When the first trial began, as ISO 8601; empty where there is none."""
+        """When the first trial began, in ISO 8601; empty if there is none."""
         return min((result.started for result in self.trials), default="")
 
     @property
@@ -67,7 +66,7 @@ class Results:
 
     @property
     def short(self) -> str:
-        """What was found, in one line: how the claims were judged, or the sentence of the first comparison."""
+        """The result in one line: the counts of the claims' verdicts, or the sentence of the first comparison."""
         judged = Counter(each.judgement for each in self.claims)
         if judged:
             return f"claims: {', '.join(f'{count} {word}' for word, count in judged.items())}"
@@ -76,7 +75,7 @@ class Results:
 
     @property
     def processors(self) -> int | None:
-        """How many processors the machine had; None where its record does not say."""
+        """The machine's number of processors; None if the record lacks it."""
         return processors_of(self.machine)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -97,13 +96,13 @@ class Results:
 
 
 def processors_of(machine: Mapping[str, Any]) -> int | None:
-    """How many processors a recorded machine had; None where its record does not say."""
+    """A recorded machine's number of processors; None if the record lacks it."""
     processors: int | None = machine.get("cpu", {}).get("logical")
     return processors
 
 
 def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path = Path()) -> Results:
-    """The results of what a run has stored so far. Pure: the same record gives the same results."""
+    """The results of the trials stored so far. Pure: the same record gives the same results."""
     kept = tuple(result for result in trials.results if plan.holds(result.trial))
     verdicts = verdict.judge(plan, kept, trials.counts)
     judgements = claims_of(plan, machine, kept, verdicts)
@@ -131,7 +130,7 @@ def claims_of(
     verdicts: Sequence[ComparisonVerdict],
     confidence: float = stats.CONFIDENCE,
 ) -> tuple[ClaimVerdict, ...]:
-    """The verdicts on the claims of a plan, where each test is held to this confidence."""
+    """The verdicts on the claims of a plan, each test at this confidence."""
     unmet = {Needs.model_validate(each["needs"]): str(each["why"]) for each in machine.get("unmet", ())}
     processors = processors_of(machine)
     return claims.judge(plan, trials, verdicts, processors=processors, unmet=unmet, confidence=confidence)

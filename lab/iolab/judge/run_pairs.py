@@ -1,7 +1,7 @@
-"""Two stored runs side by side: which of their cells belong together, and what else differs between the runs.
+"""Matches the cells of two stored runs, and finds what else differs between the runs.
 
-Cells belong together by the name of their comparison and the title of their contestant. A server that was renamed has
-no namesake: where each run has one such contestant left, these two belong together.
+Cells match by the name of their comparison and the title of their contestant. If each run has exactly one contestant of
+a comparison without a match, it was renamed, and the two match.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from iolab.plan.plan import Comparison
 from iolab.plan.settings import Cell, settings_of
 from iolab.wording import listed
 
-# What must be the same in two runs, unless it is allowed to differ. The words are those of `iolab compare --allow`.
+# What must be equal in two runs unless `iolab compare --allow` names it.
 Circumstance = Literal["machine", "engine", "plan"]
 ADVICE: dict[Circumstance, str] = {
     "machine": "measure both on one machine",
     "engine": "measure both with one iolab",
     "plan": "measure both with the same settings",
 }
-# The parts of a machine's identity that are compared: the engine is a circumstance of its own, and the programs are
-# what is compared.
+# The compared parts of a machine's identity. The engine is a separate circumstance, and the programs are under test.
 MACHINE = ("host", "kernel", "processor")
-# Processors are chosen for a machine, so on another one these settings differ by themselves.
+# Processors are chosen for each machine, so between machines these settings may differ.
 CHOSEN = frozenset({"server.cpus", "load.cpus"})
-# A line names at most so many of what one run alone has.
+# A line names at most this many items that only one run has.
 NAMED_MAX = 3
 
 
 class CellPair(NamedTuple):
-    """One contestant of a comparison in both runs: the number of the comparison and the slot in each."""
+    """One contestant in both runs: the index of the comparison and the slot in each."""
 
     at_a: int
     slot_a: int
@@ -40,7 +39,7 @@ class CellPair(NamedTuple):
 
 
 def cell_pairs(a: Results, b: Results) -> list[CellPair]:
-    """The cells that belong together, in the order of A."""
+    """The matching cells, in the order of A."""
     at_b = {comparison.name: number for number, comparison in enumerate(b.plan.comparisons)}
     return [
         CellPair(number, slot_a, at_b[comparison.name], slot_b)
@@ -51,7 +50,7 @@ def cell_pairs(a: Results, b: Results) -> list[CellPair]:
 
 
 def _slots(a: Comparison, b: Comparison) -> Iterator[tuple[int, int]]:
-    """The slots of contestants that belong together."""
+    """The slots of matching contestants."""
     lone_a = [title for title in a.titles if title not in b.titles]
     lone_b = [title for title in b.titles if title not in a.titles]
     renamed = {lone_a[0]: lone_b[0]} if len(lone_a) == len(lone_b) == 1 else {}
@@ -84,7 +83,7 @@ def unpaired_contestants(a: Results, b: Results) -> tuple[list[str], list[str]]:
 
 
 def differences(a: Results, b: Results) -> dict[Circumstance, str]:
-    """What differs between the circumstances of two runs, in a line each; nothing where they are the same."""
+    """The circumstances that differ between two runs, with a line for each."""
     machine = _machine(a.machine, b.machine)
     found: dict[Circumstance, str] = {}
     if machine:
@@ -97,7 +96,7 @@ def differences(a: Results, b: Results) -> dict[Circumstance, str]:
 
 
 def _machine(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """What differs between two machines, as `kernel 6.1 in A and 6.18 in B`."""
+    """The differences between two machines, such as `kernel 6.1 in A and 6.18 in B`."""
     known = [
         {key: run.get("identity", {}).get(key) for key in MACHINE} | {"processors": run.get("cpu", {}).get("logical")}
         for run in (a, b)
@@ -108,9 +107,9 @@ def _machine(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
 
 
 def _engine(a: Results, b: Results) -> str:
-    """Words on different builds of the load generators, which affect every figure.
+    """A line if the load generators are different builds, which affects every figure.
 
-    Where all servers are models of the engine, its builds are what is compared.
+    Empty if all servers are models of the engine: then its builds are under test.
     """
     builds = [run.machine.get("identity", {}).get("engine") for run in (a, b)]
     cells = [cell for run in (a, b) for comparison in run.plan.comparisons for cell in comparison.cells]
@@ -154,7 +153,7 @@ def _named(names: Iterable[str]) -> str:
 
 
 def is_model(run: Results, cell: Cell) -> bool:
-    """Whether a server is a model of the engine: those of others have digests of their own."""
+    """Whether a server is a model of the engine; other programs have their own digests in the record."""
     return cell.contestant.kind == "named" and cell.contestant.text not in _programs(run)
 
 
@@ -173,9 +172,9 @@ def _programs(run: Results) -> Mapping[str, Mapping[str, str]]:
 
 
 def references(a: Results, b: Results, pairs: Sequence[CellPair]) -> list[CellPair]:
-    """The contestants of a comparison whose programs are the same in both runs, the best reference first.
+    """The contestants of a comparison with the same program in both runs, the best reference first.
 
-    A model of the engine comes first: it is one file, so it is the same. What a command loads besides is not seen.
+    Models of the engine come first: the engine is one file. A command may load files that the record does not cover.
     """
     unchanged = []
     for pair in pairs:

@@ -1,8 +1,8 @@
 """How throughput grows with the workers of a server: contention and coherence, if there are enough processors.
 
-The law is that of `judge/usl.py`. It is fitted over the counts of workers of one contestant that were measured in the
-same blocks. A count is used if each worker had a processor and the server was the limit. More workers than processors
-take turns, and a throughput that the generator limited does not show the server's.
+The law of `judge/usl.py` is fitted over the worker counts of one contestant that were measured in the same blocks. A
+count is used only if each worker had a processor and the server was the limit: workers without their own processor take
+turns, and a throughput limited by the generator is not the server's.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from iolab.results.records import Result
 from iolab.wording import number
 
 AXIS = "server.workers"
-# Two counts are a plain comparison and do not show how throughput grows.
+# Two counts are a comparison and do not show how throughput grows.
 ASKED_MIN = 3
-# With three coefficients, this leaves three degrees of freedom to show a bad fit.
+# The law has three coefficients; this leaves three degrees of freedom to show a bad fit.
 COUNTS_MIN = 6
-# A peak further beyond the largest count than this factor is a guess.
+# A peak beyond this multiple of the largest count is a guess.
 BEYOND_MAX = 2
 # Why a count of workers is not used.
 NO_PROCESSOR = "no processor for each worker"
@@ -38,7 +38,7 @@ NOT_MEASURED = "not measured"
 
 
 class Count(Frozen):
-    """A count of workers that is used: the requests per second that were measured, and those of the law."""
+    """A used worker count: the measured requests per second, and those of the law."""
 
     workers: int
     level: Level
@@ -48,9 +48,9 @@ class Count(Frozen):
 class Scaling(Frozen):
     """How the throughput of one contestant grows with its workers, at one setting of the other axes.
 
-    `heading` names that setting. `law` is None where `why_not` says why nothing was fitted. `counts` are those used.
-    `peak_workers` serve most; None where no peak was found, or one far beyond what was measured. `residual_max` is the
-    largest distance of a median from the law, as a share of the law.
+    `heading` names that setting. If nothing was fitted, `law` is None and `why_not` says why. `counts` are those used.
+    `peak_workers` serve most; None if there is no peak, or only one far beyond the measured counts. `residual_max` is
+    the largest distance of a median from the law, as a share of the law.
     """
 
     heading: str
@@ -65,7 +65,7 @@ class Scaling(Frozen):
 
 
 class _Point(NamedTuple):
-    """What is known of one count of workers; `why_not` is empty where it can be used."""
+    """The measurement of one worker count; `why_not` is empty if it can be used."""
 
     workers: int
     why_not: str
@@ -74,9 +74,9 @@ class _Point(NamedTuple):
 
 
 def scalings_of(plan: Plan, results: Iterable[Result], verdicts: Sequence[ComparisonVerdict]) -> tuple[Scaling, ...]:
-    """The scaling of every contestant of every group of comparisons that varies the number of workers."""
+    """The scaling of each contestant in each group of comparisons that varies the number of workers."""
     groups = list(_groups(plan))
-    # Most plans ask for none.
+    # Most plans have none.
     done = {result.trial.place: result for result in results} if groups else {}
     return tuple(
         _scaling(heading, title, [_point(plan, at, title, verdicts[at], done) for at in members], plan.seed)
@@ -86,7 +86,7 @@ def scalings_of(plan: Plan, results: Iterable[Result], verdicts: Sequence[Compar
 
 
 def _groups(plan: Plan) -> Iterator[tuple[str, list[int]]]:
-    """The comparisons that differ in the number of workers alone, in the order of that number."""
+    """The comparisons that differ only in the number of workers, ordered by it."""
     found: dict[str, list[int]] = {}
     for at, comparison in enumerate(plan.comparisons):
         if AXIS in comparison.setting:
@@ -110,7 +110,7 @@ def _point(plan: Plan, at: int, title: str, found: ComparisonVerdict, done: Mapp
 
 
 def _why_not(cell: Cell, found: ComparisonVerdict, level: Level | None, title: str) -> str:
-    """Why a count of workers is not used; empty where it is."""
+    """Why a worker count is not used; empty if it is."""
     if cell.server.workers_in_all > _processors(cell):
         return NO_PROCESSOR
     if level is None:
@@ -121,7 +121,7 @@ def _why_not(cell: Cell, found: ComparisonVerdict, level: Level | None, title: s
 
 
 def _processors(cell: Cell) -> float:
-    """The processors that only the server had: none if it was not pinned, or shared them with the generator."""
+    """The server's own processors, up to its quota: none if it was not pinned or shared all with the generator."""
     own = len(set(cell.server.cpus) - set(cell.load.cpus))
     return own if cell.server.cpu_quota is None else min(own, cell.server.cpu_quota)
 
@@ -157,7 +157,7 @@ def _scaling(heading: str, title: str, points: Sequence[_Point], seed: int) -> S
 
 
 def _too_few(points: Sequence[_Point], used: int) -> str:
-    """How many counts can be used, and what is wrong with the others."""
+    """How many counts can be used, and why the others cannot."""
     others: dict[str, list[str]] = {}
     for point in points:
         if point.why_not:

@@ -1,4 +1,4 @@
-"""A verdict in words: one sentence, in the direction of "more", and what is decided first."""
+"""A verdict in words: one sentence, in the direction of "more", decided differences first."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from iolab.metrics import COMPARED, METRICS, RANKED_BY, Metric
 from iolab.plan.plan import Comparison, blocks_min
 from iolab.wording import BOUND_SIGNS, Interval, listed
 
-# A sentence names the largest difference in latency or memory from here on. Smaller ones are in the table; a p99 or
-# a resident size moves by a tenth with the next compiler or library.
+# A sentence names the largest difference in latency or memory if it is at least this ratio. The next compiler or
+# library changes a p99 or a resident size by a tenth; the table has all differences.
 NAMED_MIN = 1.25
-# A latency beyond the ratio of requests by no more than this factor is the same difference, seen from the other side.
+# A latency ratio that exceeds the ratio of requests by at most this factor is the same difference.
 MIRROR_MAX = 1.05
-# More blocks than this are not advised: another machine or another hour would help more.
+# A larger number of further blocks is not advised: another machine or another time of day would help more.
 MORE_BLOCKS_MAX = 200
-# Why a figure is only a bound, in a few words.
+# Why a figure is only a bound.
 _LIMIT_WORDS: Mapping[Bottleneck, str] = {
     Bottleneck.GENERATOR: "the generator was the limit",
     Bottleneck.LATENCY: "latency-bound",
@@ -45,7 +45,7 @@ def sentence_of(
     left_out: Mapping[str, str],
     different: Container[str],
 ) -> str:
-    """The verdict in words; one clause a contestant when there are several."""
+    """The verdict in words, with a sentence for each contestant if there are several."""
     if inconclusive is not None:
         return f"{inconclusive[0].upper()}{inconclusive[1:]}."
     if all(cell.load.connections == 0 for cell in comparison.cells):
@@ -83,7 +83,7 @@ def _sentence_at_rest(levels: Sequence[Level]) -> str:
 
 
 def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
-    """What each step of a ladder changes, in requests and in CPU; the table has the intervals."""
+    """The effect of each step of a ladder on requests and CPU; the table has the intervals."""
     sentences = []
     for metric in RANKED_BY:
         of = METRICS[metric]
@@ -105,14 +105,14 @@ def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
 
 
 def _sentence_ranked(ranking: Ranking, limits: Mapping[str, Limit]) -> str:
-    """The leader and its equals, and what is not ranked: above the leader, and below it."""
+    """The leader and its equals, and the contestants above and below them that are not ranked."""
     ranks = [row.rank for row in ranking.rows if row.rank is not None]
     limited = [row.contestant for row in ranking.rows if row.rank is None]
     what = METRICS[ranking.metric].best
     if not ranks:
         return f"{what}: not ranked, because {_limit_of_all(limited, limits)}."
     first = [row.contestant for row in ranking.rows if row.rank == ranks[0]]
-    # A rank is a place, so those that are only bounds take as many places above the first rank.
+    # A rank is a place, so the first rank tells how many bounds are listed above it.
     above, below = limited[: ranks[0] - 1], limited[ranks[0] - 1 :]
     at_least = BOUND_SIGNS["at least"]
     could_do_more = f"{at_least}{listed(above)} ({_limit_words(above, limits)}), then " if above else ""
@@ -152,10 +152,10 @@ def _sentence_alone(
 
 
 def _sentence_pair(of: Mapping[Metric, Estimate], limits: Mapping[str, Limit]) -> str:
-    """Requests, CPU, and the largest difference in latency or memory; what is decided comes first.
+    """Requests, CPU, and the largest difference in latency or memory; decided differences first.
 
-    Where requests do not differ the largest decided difference leads, because "no difference" would hide it. Where
-    they are not ranked, because neither side was busy, the median latency says what they would have.
+    If requests do not differ, the largest decided difference leads, because "no difference" would hide it. If requests
+    are not ranked because neither side was busy, the sentence names the median latency.
     """
     requests, cpu = of["throughput"], of.get("cpu_per_request")
     clauses = [_requests_clause(requests, limits)]
@@ -187,13 +187,13 @@ def _sentence_unequal(of: Mapping[Metric, Estimate]) -> str:
 
 
 def _capital(clause: str, estimate: Estimate) -> str:
-    """The clause as the beginning of a sentence. A contestant's name stays as it is written."""
+    """The clause as the beginning of a sentence; a contestant's name keeps its case."""
     return clause if clause.startswith((estimate.contestant, estimate.reference)) else clause[0].upper() + clause[1:]
 
 
 def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
     """The largest decided difference in latency or memory, if it is large enough to be named."""
-    # Of equal ones the later in the table: a p99 says more than a median.
+    # Of equal differences the later in the table wins: a p99 says more than a median.
     rest = (of[metric] for metric in reversed(COMPARED) if metric in of and metric not in RANKED_BY)
     large = (each for each in rest if each.word == "differs" and each.size >= math.log(NAMED_MIN))
     own = (each for each in large if not _mirrors(each, of["throughput"]))
@@ -201,7 +201,7 @@ def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
 
 
 def _mirrors(latency: Estimate, requests: Estimate) -> bool:
-    """Whether a latency says no more than the requests: in a closed loop, fewer requests are longer ones."""
+    """Whether a latency only mirrors the requests: in a closed loop, fewer requests are longer ones."""
     if not METRICS[latency.metric].is_time or requests.word != "differs" or turned(latency)[0] == turned(requests)[0]:
         return False
     return latency.size <= requests.size + math.log(MIRROR_MAX)
@@ -258,7 +258,7 @@ def _unranked_clause(a: str, b: str, limits: Mapping[str, Limit]) -> str:
 
 
 def _undecided_clause(estimate: Estimate) -> str:
-    """Words on a CPU per request, or a median latency, without a decided difference."""
+    """A clause on a CPU per request or a median latency without a decided difference."""
     noun = METRICS[estimate.metric].noun
     if estimate.word == "same":
         return f"the {noun} is the same, within {percent(stats.EFFECT)}"
@@ -268,7 +268,7 @@ def _undecided_clause(estimate: Estimate) -> str:
 
 
 def _blocks_more(estimate: Estimate) -> str:
-    """How many more blocks would decide; if the ratio is close to 1, they would show that both are the same."""
+    """How many more blocks would decide, or if the ratio is close to 1, show that both are the same."""
     more = estimate.blocks_more
     if more is None:
         return ""

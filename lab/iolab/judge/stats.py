@@ -1,4 +1,4 @@
-"""The statistics of paired blocks: pure functions over arrays; they read nothing and know no server.
+"""The statistics of paired blocks: pure functions over arrays.
 
 The unit is the trial, never the request. Each block gives one x = ln(B / A), and all statistics are over these x: the
 Hodges-Lehmann estimate, and the interval from inverting the exact signed-rank test. They keep their 5 % of false alarms
@@ -16,7 +16,7 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy  # which loads scipy.stats, for more than a second, only where it is used
+import scipy  # loads scipy.stats on first use; that takes more than a second
 from numpy.typing import NDArray
 
 from iolab.contract.types import percent
@@ -25,13 +25,13 @@ from iolab.plan.plan import ALPHA, blocks_min
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 1 - ALPHA
-# The smallest effect of interest: less than 2 % is not worth changing a server for.
+# The smallest effect of interest: nobody replaces a server for less than 2 %.
 EFFECT = 0.02
 # Normal quantiles of the planning formulas: two-sided 5 % and 80 % power. Their sum is the 2.80 of the smallest effect.
 Z_ALPHA, Z_POWER = 1.960, 0.842
 # The efficiency of the signed-rank test against the t test on normal noise, 3 / pi.
 EFFICIENCY = 0.955
-# A plan has so many times the blocks that its formula asks for.
+# A plan has this many times the blocks of the formula.
 SPARE = 1.15
 BOOTSTRAP_RESAMPLES = 9_999
 BLOCK_RESAMPLES = 4_999
@@ -51,7 +51,7 @@ class Ratio(NamedTuple):
 
 
 class Median(NamedTuple):
-    """A median with its exact order-statistic interval; low and high are None when there are too few values."""
+    """A median with its exact order-statistic interval; low and high are None if there are too few values."""
 
     median: float
     low: float | None
@@ -59,7 +59,7 @@ class Median(NamedTuple):
 
 
 def ratio_of_pairs(x: Sequence[float] | Floats, confidence: float = CONFIDENCE) -> Ratio | None:
-    """The ratio of one set of blocks from its x = ln(B / A); None when there are too few for an interval."""
+    """The ratio of one set of blocks from its x = ln(B / A); None if there are too few for an interval."""
     x = np.asarray(x, dtype=np.float64)
     if signed_rank_quantile(x.size, (1 - confidence) / 2) == 0:
         return None
@@ -83,15 +83,15 @@ def hodges_lehmann(x: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, F
 
 
 def signed_rank_quantile(n: int, probability: float) -> int:
-    """The largest k with P(W <= k - 1) <= probability under the signed-rank law of n values; 0 when there is none."""
+    """The largest k with P(W <= k - 1) <= probability under the signed-rank law of n values; 0 if there is none."""
     cumulated = np.cumsum(_signed_rank_law(n))
     return int(np.searchsorted(cumulated, probability * (1 + 1e-12), side="right"))
 
 
 def signed_rank_p(x: Floats) -> float:
-    """The exact two-sided signed-rank p-value of "the centre is 0". Zeros carry no direction and are left out.
+    """The exact two-sided signed-rank p-value of "the centre is 0". Zeros have no direction and are left out.
 
-    Tied sizes share their mean rank; the law is then that of untied ranks, which errs to the careful side by little.
+    Ties share their mean rank; the law of untied ranks is then slightly conservative.
     """
     x = np.asarray(x, dtype=np.float64)
     x = x[x != 0]
@@ -117,16 +117,16 @@ def _signed_rank_law(n: int) -> Floats:
 
 
 def bootstrap_interval(x: Sequence[float] | Floats, seed: int, confidence: float = CONFIDENCE) -> Median:
-    """The BCa bootstrap of the median of x: a cross-check, never alone at small n.
+    """The BCa bootstrap of the median of x: only a cross-check, because it is unreliable at small n.
 
-    Values that are all equal have no bootstrap distribution; the interval is then None, not a point.
+    If all values are equal there is no bootstrap distribution, and the interval is None, not a point.
     """
     x = np.asarray(x, dtype=np.float64)
     median = float(np.median(x))
     if x.size < 2 or np.ptp(x) == 0:
         return Median(median, None, None)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy warns of a degenerate distribution; that is the None below.
+        warnings.simplefilter("ignore")  # scipy warns of a degenerate distribution; it is the None below.
         interval = scipy.stats.bootstrap(
             (x,),
             np.median,
@@ -166,7 +166,7 @@ def resampled_tail(blocks: int, alpha: float = 1 - CONFIDENCE) -> float:
 
 
 def student_half_widths(blocks: Floats, alpha: float) -> Floats:
-    """Half the width of Student's interval of each column's mean, of confidence 1 - `alpha`; a row is a block."""
+    """The half-width of Student's interval of each column's mean at confidence 1 - `alpha`; a row is a block."""
     n = len(blocks)
     found: Floats = -scipy.stats.t.ppf(alpha / 2, n - 1) * blocks.std(axis=0, ddof=1) / math.sqrt(n)
     return found
@@ -186,7 +186,7 @@ def median_interval(values: Sequence[float] | Floats, confidence: float = CONFID
 def ratio_unpaired(a: Sequence[float] | Floats, b: Sequence[float] | Floats, confidence: float = CONFIDENCE) -> Ratio:
     """b / a from runs that share no blocks: Mann-Whitney with the Hodges-Lehmann shift of the logarithms.
 
-    "Unpaired: drift is not removed" must stand beside it. Where n is too small for an interval it is (0, infinity).
+    Drift is not removed, and callers must say so. If n is too small for an interval, it is (0, infinity).
     """
     return ratio_of_samples(
         np.log(np.asarray(a, dtype=np.float64)), np.log(np.asarray(b, dtype=np.float64)), confidence
@@ -194,7 +194,7 @@ def ratio_unpaired(a: Sequence[float] | Floats, b: Sequence[float] | Floats, con
 
 
 def ratio_of_samples(log_a: Floats, log_b: Floats, confidence: float = CONFIDENCE) -> Ratio:
-    """The same of two samples of logarithms, of values or of ratios to something that both have."""
+    """`ratio_unpaired` for two samples of logarithms: of values, or of ratios to a common reference."""
     shifts = np.sort((log_b[:, None] - log_a[None, :]).ravel())
     cumulated = np.cumsum(_mann_whitney_law(log_a.size, log_b.size))
     k = int(np.searchsorted(cumulated, (1 - confidence) / 2 * (1 + 1e-12), side="right"))
@@ -204,7 +204,7 @@ def ratio_of_samples(log_a: Floats, log_b: Floats, confidence: float = CONFIDENC
 
 
 def drift_within(x: Floats) -> float:
-    """By how much the second half of a series is above or below the first: the Hodges-Lehmann shift, without a sign."""
+    """The difference between the two halves of a series: the absolute Hodges-Lehmann shift."""
     half = x.size // 2
     return abs(float(np.median(x[-half:, None] - x[None, :half])))
 
@@ -225,7 +225,7 @@ def _mann_whitney_law(m: int, n: int) -> Floats:
 
 
 def spread(x: Sequence[float] | Floats) -> float:
-    """The robust standard deviation s_x = 1.4826 MAD; the plain one where more than half of the values are equal."""
+    """The robust standard deviation s_x = 1.4826 MAD; the plain one if more than half of the values are equal."""
     x = np.asarray(x, dtype=np.float64)
     mad = 1.4826 * float(np.median(np.abs(x - np.median(x))))
     return mad if mad > 0 or x.size < 2 else float(np.std(x, ddof=1))
@@ -238,24 +238,24 @@ def smallest_effect(x: Sequence[float] | Floats) -> float:
 
 
 def smallest_effect_of_samples(a: Floats, b: Floats) -> float:
-    """The same of two samples of logarithms that share no blocks."""
+    """`smallest_effect` for two samples of logarithms that share no blocks."""
     error = math.hypot(spread(a) / math.sqrt(a.size), spread(b) / math.sqrt(b.size))
     return math.expm1((Z_ALPHA + Z_POWER) * error / math.sqrt(EFFICIENCY))
 
 
 def blocks_for(x: Sequence[float] | Floats, effect: float) -> int:
-    """How many blocks a plan needs to find a relative effect in 80 % of cases, from a pilot's x, with 15 % to spare."""
+    """The blocks a plan needs to find a relative effect in 80 % of cases, from a pilot's x, with 15 % to spare."""
     needed = ((Z_ALPHA + Z_POWER) * spread(x) / math.log1p(effect)) ** 2 / EFFICIENCY
     return max(blocks_min(1), math.ceil(SPARE * needed))
 
 
 def effect_for(x: Sequence[float] | Floats, blocks: int) -> float:
-    """The relative effect that a plan of so many blocks finds in 80 % of cases: the inverse of `blocks_for`."""
+    """The relative effect that a plan of `blocks` finds in 80 % of cases: the inverse of `blocks_for`."""
     return math.expm1((Z_ALPHA + Z_POWER) * spread(x) * math.sqrt(SPARE / (EFFICIENCY * blocks)))
 
 
 def half_width(x: Sequence[float] | Floats) -> float | None:
-    """Half the width of the interval as a share, 0.02 of 1.02x [1.00, 1.04]; None when there are too few for one."""
+    """The half-width of the interval as a share: 0.02 for 1.02x [1.00, 1.04]; None if there are too few blocks."""
     x = np.asarray(x, dtype=np.float64)
     if signed_rank_quantile(x.size, ALPHA / 2) == 0:
         return None
@@ -264,7 +264,7 @@ def half_width(x: Sequence[float] | Floats) -> float | None:
 
 
 def blocks_for_width(seen: float, blocks: int, within: float) -> int:
-    """About how many blocks give a half-width, from the one that so many gave: m = n (seen / wanted)²."""
+    """About how many blocks give a half-width of `within`, if `blocks` gave `seen`: m = n (seen / within)²."""
     return math.ceil(blocks * (math.log1p(seen) / math.log1p(within)) ** 2)
 
 
@@ -279,9 +279,9 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p-values, in the order given: of those that are at most 5 %, at most 5 % are expected to be by chance.
+    """Adjusted p-values, in the order given: they bound the expected share of false discoveries.
 
-    Where all are by chance, any is at most 5 % with a chance of 5 %, as after Holm.
+    If all null hypotheses are true, the chance that any is rejected at 5 % is 5 %, as with Holm.
     """
     adjusted = [0.0] * len(p_values)
     running = 1.0
@@ -293,7 +293,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def word(ratio: Ratio, p_adjusted: float, effect: float = EFFECT) -> Word:
-    """The one word on a ratio: chance and size must both speak before it "differs"."""
+    """The word on a ratio: it "differs" only if the difference is both significant and large enough."""
     if ratio.low > 1 / (1 + effect) and ratio.high < 1 + effect:
         return "same"
     leaves_out_one = (ratio.low > 1 or ratio.high < 1) and p_adjusted <= ALPHA
@@ -303,16 +303,16 @@ def word(ratio: Ratio, p_adjusted: float, effect: float = EFFECT) -> Word:
 
 
 def blocks_to_decide(ratio: Ratio, blocks: int, rivals: float = 1, effect: float = EFFECT) -> int:
-    """About how many blocks more would decide: m = n (half-width / wanted)², less the n there are; at least 1.
+    """About how many more blocks would decide: m = n (half-width / wanted)² - n, at least 1.
 
-    Wanted is the half-width that leaves out 1, or for a ratio within the effect the one that fits inside it. A ratio
-    on the edge of the effect would need endlessly many; a quarter of the effect is the narrowest that is asked for.
+    `wanted` is the half-width that excludes 1, or for a ratio within the effect the one that fits inside it. A ratio on
+    the edge of the effect would need infinitely many blocks, so `wanted` is at least a quarter of the effect.
     """
     half_width = (math.log(ratio.high) - math.log(ratio.low)) / 2
     distance = abs(math.log(ratio.ratio))
     limit = math.log1p(effect)
     if distance > limit:
-        # Beside rivals, the p-value has to be smaller by so many times, and the interval that leaves out 1 is wider.
+        # Correction for `rivals` asks for a p-value that many times smaller, so the interval that excludes 1 is wider.
         half_width *= NormalDist().inv_cdf(1 - ALPHA / (2 * rivals)) / Z_ALPHA
     wanted = distance if distance > limit else max(limit - distance, limit / 4)
     needed = max(blocks * (half_width / wanted) ** 2, blocks_min(rivals))

@@ -1,4 +1,4 @@
-"""A run of a suite as data: what each of its experiments found, and every claim of it with its verdict."""
+"""A run of a suite as data: the results of its experiments, and every claim with its verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iolab.results.suites import SuiteRun
 
 
 class SuiteClaim(NamedTuple):
-    """A claim of a suite: whose it is, the experiment that holds it, and the verdict."""
+    """A claim of a suite: its part, its experiment, and its verdict."""
 
     part: Part
     experiment: str
@@ -27,7 +27,7 @@ class SuiteClaim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SuiteResults:
-    """A run of a suite as far as it has come: `runs` are its experiments that have ended, by their names."""
+    """A run of a suite so far: `runs` are its finished experiments, by name."""
 
     folder: Path
     record: SuiteRun
@@ -40,7 +40,7 @@ class SuiteResults:
 
     @property
     def earlier(self) -> tuple[str, ...]:
-        """The experiments whose results are from before: a new run of each has not ended yet."""
+        """The experiments with results of an earlier run, because the new one has not ended yet."""
         return tuple(
             name
             for name, run in self.runs.items()
@@ -49,12 +49,12 @@ class SuiteResults:
 
     @property
     def began(self) -> str:
-        """When the first trial began, as ISO 8601; empty where there is none."""
+        """When the first trial began, in ISO 8601; empty if there is none."""
         return min((each.began for each in self.runs.values() if each.began), default="")
 
     @property
     def claims(self) -> tuple[SuiteClaim, ...]:
-        """Every claim, part by part, in the order of their experiments and files."""
+        """Every claim, in the order of parts, experiments and files."""
         return tuple(
             SuiteClaim(part, name, found)
             for part in self.record.suite.parts
@@ -74,7 +74,7 @@ class SuiteResults:
             yield _waiting(claim, obstacle)
 
     def document(self) -> dict[str, Any]:
-        """The verdicts as a JSON document; its claims are those of all experiments, also of those without a run."""
+        """The verdicts as a JSON document, with the claims of all experiments, even those without a run."""
         return {
             "schema": 1,
             "suite": self.record.suite.name,
@@ -90,7 +90,7 @@ class SuiteResults:
 
 
 def _waiting(claim: Claim, obstacle: Obstacle) -> ClaimVerdict:
-    """The verdict on a claim of an experiment without a run. What is only stated needs none."""
+    """The verdict on a claim of an experiment without a run. A claim that is only stated needs none."""
     if all(isinstance(test, StatedTest) for test in claim.tests if not test.shown):
         reason = next(test.reason for test in claim.tests if isinstance(test, StatedTest))
         obstacle = Obstacle("stated", reason)
@@ -116,7 +116,7 @@ def counted(judgements: Sequence[Judgement]) -> str:
     return ", ".join(f"{judgements.count(word)} {word}" for word in sorted(words, key=ORDER.index))
 
 
-# The verdicts in the order in which a reader asks for them.
+# The verdicts in reading order.
 ORDER: tuple[Judgement, ...] = (
     *("confirmed", "direction only", "contradicted", "undecided", "not measurable here", "stated", "full run only"),
 )

@@ -1,4 +1,4 @@
-"""Which of the claims that a page contradicts are contradicted together, and not only each by its own interval."""
+"""Which contradictions on a page survive correction for all tests shown there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from iolab.judge.results import Results
 from iolab.plan.plan import ALPHA
 from iolab.wording import listed
 
-# A figure that breaks a formula and a request that failed are no matter of chance.
+# Relations without chance: a figure that breaks a formula, or a failed request, is a fact.
 FACTS = ("identity", "holds")
 
-# A run by its place, and a claim of it.
+# The index of a run, and the id of one of its claims.
 Place = tuple[int, str]
 
 
 class Together(NamedTuple):
-    """How many tests of a page chance could decide, the claims that are contradicted, and those that stay so together.
+    """The number of statistical tests on a page, the contradicted claims, and those that stay so after correction.
 
     Claims are given by their ids, in the order of the page.
     """
@@ -31,7 +31,7 @@ class Together(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What the contradictions of the page are worth together; empty where nothing is to be corrected."""
+        """How the correction changes the contradictions; empty if there is nothing to correct."""
         if not self.alone or self.tests <= 1:
             return ""
         by_itself = "Each contradiction holds at 95 % by itself."
@@ -44,8 +44,8 @@ class Together(NamedTuple):
 
 
 def together(runs: Iterable[Results]) -> Together:
-    """Holm's method over all tests of these runs: each claim that stays contradicted leaves one test less to correct
-    for, until none is added. A claim that a fact contradicts leaves as many: a fact is none of the tests.
+    """Holm's method over all tests of these runs: each claim that stays contradicted leaves one test fewer to correct
+    for, until none is added. A claim contradicted by a fact does not count, because a fact is none of the tests.
     """
     runs = tuple(runs)
     tests = sum(map(_is_by_chance, (test for run in runs for claim in run.claims for test in claim.tests)))
@@ -67,13 +67,13 @@ def _is_by_chance(test: TestVerdict) -> bool:
 
 
 def _is_refuted_by_fact(found: ClaimVerdict) -> bool:
-    """Whether a claim is contradicted whatever chance does."""
+    """Whether a fact contradicts a claim."""
     against = (each.test for each in found.tests if each.judgement == "contradicted")
     return any(not test.shown and test.relation in FACTS for test in against)
 
 
 def _held(run: Results, at: int, chosen: Sequence[Place], confidence: float) -> list[Place]:
-    """Which of these claims of a run are contradicted where each test is held to this confidence."""
+    """The claims of a run, out of `chosen`, that are contradicted at this confidence of each test."""
     asked = tuple(each for each in run.plan.claims if (at, each.id) in chosen)
     plan = run.plan.model_copy(update={"claims": asked})
     return _contradicted(results.claims_of(plan, run.machine, run.trials, run.verdicts, confidence), at)

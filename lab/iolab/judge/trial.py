@@ -1,7 +1,7 @@
-"""The rules within one trial: what discards it, and what it warns of.
+"""The rules within one trial: what discards it, and what raises a warning.
 
 Pure functions over one report. No rule looks at which contestant is ahead or removes a value for being large, so
-discarding a trial does not favour a contestant. Each limit is here once, with its reason.
+discarding a trial does not favour a contestant. Each limit is defined here, with its reason.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # which loads scipy.stats, for more than a second, only where it is used
+import scipy  # loads scipy.stats on first use; that takes more than a second
 from numpy.typing import NDArray
 
 from iolab.contract.types import (
@@ -32,51 +32,51 @@ Floats = NDArray[np.float64]
 
 # Intervals are judged in batches of five, as MSER-5 does: it evens out the beat of timers and schedulers.
 BATCH = 5
-# Throughput that moves by more than this within a window is not one figure.
+# Throughput that moves by more than this within a window cannot be stated as one figure.
 DRIFT_MAX = 0.05
-# A difference of two halves must also stand out of the batches' own noise by this many standard errors.
+# A difference between the two halves must also exceed this many standard errors of the batches.
 DRIFT_ERRORS = 3.0
-# A warm-up is too short only when the window itself moves by more than this. In a quick run MSER has some twenty
-# batches, and there noise of 10 to 20 % an interval, with a memory of a few intervals, looks like a late settling.
+# A warm-up is too short only if the window itself moves by more than this. A quick run gives MSER some twenty batches;
+# with so few, correlated noise of 10 to 20 % per interval looks like late settling.
 UNSETTLED_MIN = 0.10
 # Fewer batches than this show no trend.
 BATCHES_MIN = 10
-# Two halves of so many show whether throughput had settled.
+# Batches needed, in both halves together, to show whether throughput had settled.
 SETTLED_BATCHES_MIN = 2 * BATCHES_MIN
-# Little's law may be missed by this much: the gap between a reply and the next send is the generator's own.
+# Allowed deviation from Little's law: the generator needs some time between a reply and the next send.
 LITTLE_MAX = 0.02
-# Above this share of failed requests a figure is an error rate and not a speed.
+# Above this share of failed requests a trial measures errors, not speed.
 ERRORS_MAX = 0.001
-# The longest turn of a generator that still times what it says it times.
+# The longest iteration of the generator's loop after which its timestamps can still be trusted.
 TURN_NS_MAX = 20_000_000
-# Where each request opens a connection, a turn may serve all of them once, and each takes up to this.
+# If each request opens a connection, one iteration may serve all connections once; each takes up to this.
 TURN_NS_A_CONNECTION = 50_000
-# Time runnable without a processor, over run time; and over the window, of which less than an effect of interest moves
-# no figure: a generator that mostly waits for replies spends some microseconds of every wake-up so.
+# Run delay (time runnable without a processor) as a share of run time, and of the window. A generator that mostly waits
+# for replies spends some microseconds of each wake-up this way; below the effect of interest that changes no figure.
 RUN_DELAY_MAX, RUN_DELAY_WINDOW_MAX = 0.05, 0.02
-# A thread that sleeps until its one reply comes is kept from its processor by each wake-up itself: 1 to 4 microseconds
-# on an idle virtual machine. That is the round trip's own cost. Where replies take milliseconds, a thousandth of the
-# median a wake-up moves no figure either. Both hold up to this share of the window.
+# Each wake-up of a thread that waits for one reply has a run delay of its own: 1 to 4 microseconds on an idle virtual
+# machine. That is part of the round trip. If replies take milliseconds, a thousandth of the median per wake-up changes
+# no figure either. Both allowances hold up to this share of the window.
 WAKE_NS_MAX, WAKE_LATENCY_MAX, WAKES_WINDOW_MAX = 5_000, 0.001, 0.06
-# Requests of an open loop that leave later than this are not the load that was asked for: the engine's own limits.
+# If an open loop sends later than this, the load is not the requested one. The engine has the same limits.
 LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX = 1_000_000, 0.1
-# Below this share of the rate that was asked for, a figure is that of an overloaded server. Poisson arrivals in a
-# window of a few thousand requests stay within 2 or 3 % of their rate.
+# Below this share of the requested rate the server was overloaded. Poisson arrivals in a window of a few thousand
+# requests stay within 2 or 3 % of their rate.
 ACHIEVED_SHARE_MIN = 0.95
-# What a hypervisor may take of the machine before a trial has a warning, and before it is discarded. /proc/stat counts
-# in ticks of 10 ms, so 2 % of a second's window are two or three ticks; and steal of a few per cent strikes both sides
-# of a pair alike, so it widens the interval instead of moving it.
+# Steal above which a trial gets a warning, and above which it is discarded. /proc/stat counts in ticks of 10 ms, so 2 %
+# of a window of one second is two or three ticks. A few per cent of steal affects both sides of a pair alike, so it
+# widens the interval and does not shift it.
 STEAL_NOISY, STEAL_MAX = 0.01, 0.05
-# The same for other programs, in cores. They are not spread evenly: one may sit on a server's processor.
+# The same for other programs, in cores. Their load is uneven: one may run on a server's processor.
 FOREIGN_CORES_NOISY, FOREIGN_CORES_MAX = 0.05, 0.10
-# Before anything is measured the others may use more: many programs rest while they are not looked at.
+# Before the measurement other programs may use more: many go idle while nobody uses them.
 FOREIGN_CORES_AT_REST = 0.25
-# Both are differences of counters in ticks of 10 ms, each rounded. In a short window less than four of them is no
-# evidence for anything, and less than two not even for a warning.
+# Both are differences of rounded counters in ticks of 10 ms. In a short window fewer than four ticks are no evidence,
+# and fewer than two do not even raise a warning.
 TICKS_SURE_NS = 40_000_000
-# Packets later than this share of their delay were on another path than the one that was asked for.
+# If packets are later than this share of their delay, the path is not the requested one.
 PATH_LATE_MAX = 0.05
-# Of fewer packets the 99th percentile is one or two of them. They move no figure by as much as they are late.
+# With fewer packets the 99th percentile is one or two of them, which hardly change a figure.
 PATH_PACKETS_MIN, PATH_LATE_FEW_MAX = 200, 0.20
 
 
@@ -89,7 +89,7 @@ def judged(cell: Cell, result: Result) -> Result:
 
 
 def machine_busy(noise: MachineNoise) -> str:
-    """What others take of a machine before anything is measured, in words; empty where trials can be used."""
+    """What uses the machine before the measurement, in words; empty if trials can be used."""
     if noise.steal_share > STEAL_MAX:
         return f"its hypervisor takes {percent(noise.steal_share)} of it"
     if noise.foreign_cpu_cores > FOREIGN_CORES_AT_REST:
@@ -98,9 +98,9 @@ def machine_busy(noise: MachineNoise) -> str:
 
 
 def mser5(series: NDArray[np.float64]) -> tuple[int, int]:
-    """MSER-5: the number of batches to cut from the front, and the number there are.
+    """MSER-5: the number of batches to cut from the front, and the number of all batches.
 
-    The cut d minimises S²_d / (m - d)², S²_d the sum of squares about the mean of what is kept.
+    The cut d minimises S²_d / (m - d)²; S²_d is the sum of squares about the mean of the kept batches.
     """
     batches = _batches(series)
     m = batches.size
@@ -114,11 +114,11 @@ def mser5(series: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def never_steady(series: NDArray[np.float64], warmup: int = 0) -> bool:
-    """Whether throughput had not settled by half of the series, of which the first `warmup` intervals are warm-up.
+    """Whether throughput had not settled by the middle of the series. Its first `warmup` intervals are warm-up.
 
-    The bare rule (a cut beyond the half) also fires on a third of all perfectly flat noisy series, because the
-    statistic is flat there. So the two halves must also differ by more than the drift that is allowed, and those of
-    the window by more than a warm-up that is a little short would explain.
+    The bare rule (a cut beyond the middle) also fires on a third of all flat noisy series, because the statistic is
+    flat there. So the two halves must also differ by more than the allowed drift, and the halves of the window by more
+    than a slightly short warm-up would explain.
     """
     cut, m = mser5(series)
     if m < SETTLED_BATCHES_MIN or cut <= m / 2:
@@ -127,7 +127,7 @@ def never_steady(series: NDArray[np.float64], warmup: int = 0) -> bool:
 
 
 def drift(series: NDArray[np.float64]) -> float:
-    """How much throughput moved over a window, relative to its level: by trend or halves; 0 if by chance."""
+    """How much throughput moved over a window, as a share of its level: by trend or halves; 0 if it may be chance."""
     batches = _batches(series)
     if batches.size < BATCHES_MIN or batches.mean() == 0:
         return 0.0
@@ -139,7 +139,7 @@ def drift(series: NDArray[np.float64]) -> float:
 
 
 def _differ(batches: Floats, least: float) -> bool:
-    """Whether the two halves differ by more than `least`, relative to the second, and by more than their own noise."""
+    """Whether the two halves differ by more than `least`, as a share of the second, and by more than their noise."""
     if batches.size < 2:
         return False
     first, second = np.array_split(batches, 2)
@@ -161,7 +161,7 @@ def _warnings(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarni
     yield from _warnings_of_rate(report)
     yield from _warnings_of_machine(result)
     yield from _warnings_of_path(cell, result)
-    # A count of requests ends when they are served: it has no warm-up, and no steady state is promised.
+    # A run of a number of requests has no warm-up and need not reach a steady state.
     if cell.load.requests is None:
         yield from _warnings_of_series(report)
     correct = report.requests.correct
@@ -172,7 +172,7 @@ def _warnings(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarni
 
 
 def _warnings_without_report(result: Result) -> Iterator[TrialWarning]:
-    """Of a trial whose load was not our generator's, or that had none: its latencies and its bytes are unknown."""
+    """The warnings of a trial without a load from our generator: its latencies and bytes are unknown."""
     yield from _warnings_of_machine(result)
     client = result.client
     if client is None:
@@ -190,7 +190,7 @@ def _warnings_without_report(result: Result) -> Iterator[TrialWarning]:
 
 
 def _warnings_of_replies(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
-    """Was every connection open and every reply right?"""
+    """Was every connection open and every reply correct?"""
     requests = report.requests
     if report.interrupted:
         yield TrialWarning(word="interrupted", detail="the window was cut short")
@@ -215,7 +215,7 @@ def _warnings_of_replies(cell: Cell, result: Result, report: Report) -> Iterator
 
 
 def _warnings_of_books(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
-    """Do counts, bytes and Little's law agree with one another? If not, a figure is wrong, however good it looks."""
+    """Do counts, bytes and Little's law agree? If not, a figure is wrong, however plausible it looks."""
     r = report.requests
     begun, ended = r.sent + r.in_flight_begin, r.correct + r.wrong + r.failed + r.in_flight_end
     if begun != ended:
@@ -234,7 +234,7 @@ def _littles_law(cell: Cell, result: Result) -> Iterator[TrialWarning]:
 
 
 class LittlesLaw(NamedTuple):
-    """Throughput times mean latency, and the requests in flight that it equals, or at most reaches."""
+    """Throughput times mean latency, and the requests in flight: equal to it, or an upper bound."""
 
     concurrency: float
     in_flight: int
@@ -242,7 +242,7 @@ class LittlesLaw(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the requests that may be in flight, those that were, on average."""
+        """The mean number of requests in flight as a share of the possible number."""
         return self.concurrency / self.in_flight
 
     @property
@@ -253,33 +253,35 @@ class LittlesLaw(NamedTuple):
 
 
 def littles_law(cell: Cell, result: Result) -> LittlesLaw | None:
-    """Both sides of Little's law in a trial; None where it says nothing.
+    """Both sides of Little's law in a trial; None if the law does not apply.
 
-    While a connection is opened anew it has none in flight, and at the end of a count of requests fewer and fewer have:
-    then that number is an upper bound. In an open loop a request waits from when it was due, with no bound.
+    The number of requests in flight is an upper bound if connections are reopened, because a connection has none in
+    flight meanwhile, or if the run is a number of requests, because fewer are in flight towards its end. In an open
+    loop a request waits from its due time, and there is no bound.
     """
     report = result.report
     assert report is not None, "a trial without a report has no latency"
     r, ends = report.requests, _connections_end(cell, result)
-    # One that is being opened anew is not open, and is used all the same.
+    # A connection that is being reopened does not count as open, but is in use.
     used = report.connections if ends else report.connections_open - cell.load.idle
     if r.correct == 0 or report.generator.wall_ns == 0 or used <= 0 or cell.load.rate is not None:
         return None
-    # A request that is in flight when the window begins counts in it whole; one that is in flight when it ends, or that
-    # failed, not at all. Their ages are known, so the law is exact whatever stalled at either edge.
+    # The latency sum includes all of a request in flight at the begin of the window, and nothing of one that failed or
+    # is in flight at its end. Their ages correct for that, so the law is exact even if requests stall at an edge.
     ages_ns = report.age_end_ns + report.age_failed_ns - report.age_begin_ns
     latencies_ns = (r.correct + r.wrong) * report.latency_ns.mean + ages_ns
-    # Each thread of the generator has a window of its own.
+    # `wall_ns` sums the windows of all threads.
     concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
     in_flight = min(cell.load.active or used, used) * cell.load.pipeline
     return LittlesLaw(concurrency, in_flight, is_bound=ends or cell.load.requests is not None)
 
 
 def _connections_end(cell: Cell, result: Result) -> bool:
-    """Whether connections end within the trial and are opened anew.
+    """Whether connections end within the trial and are reopened.
 
-    Over HTTP a server that holds one connection ends it with its reply, whatever it was asked for. Others may end them
-    too, as one that speaks HTTP/1.0 does: then more are made than were asked for, and no request fails.
+    An HTTP server that serves one connection at a time closes it after its reply, even if keep-alive was requested.
+    Other servers may close them too, such as one that speaks HTTP/1.0: then more connections are made than requested,
+    and no request fails.
     """
     workload, report = cell.workload, result.report
     if cell.load.requests_per_connection is not None or not isinstance(workload, HttpWorkload):
@@ -293,14 +295,14 @@ def _connections_end(cell: Cell, result: Result) -> bool:
 def _accepted_before(cell: Cell) -> bool:
     """Whether the server must have accepted all connections when the window begins.
 
-    A count of requests begins with the first of them, and where connections end the others may wait for their turn.
+    A run of a number of requests begins with the first request, and if connections end, others may wait in the backlog.
     """
     ends = cell.load.requests_per_connection is not None
     return cell.load.requests is None and cell.load.open == "before" and not ends
 
 
 def _bytes_fault(cell: Cell, report: Report) -> str | None:
-    """What is wrong with the bytes, within what requests in flight at the edges may hold; None when nothing is."""
+    """What is wrong with the byte counts, allowing for requests in flight at the edges; None if they are right."""
     r, workload = report.requests, report.workload
     size = _message_bytes(workload)
     if size is not None:
@@ -319,23 +321,23 @@ def _bytes_fault(cell: Cell, report: Report) -> str | None:
 
 
 def _message_bytes(workload: Workload) -> int | None:
-    """How long each message is on the wire, the same both ways; None where replies are of another length."""
+    """The length of each message on the wire, both ways; None if replies have another length."""
     if isinstance(workload, EchoWorkload):
         return workload.message_bytes + (0 if workload.framing == "raw" else 2)
     return workload.message_bytes if isinstance(workload, LineWorkload) else None
 
 
 def _reply_bytes_min(workload: Workload, *, named: bool) -> int:
-    """What a reply holds at least. A command's HTTP replies are as long as they are, with any body."""
+    """The least number of bytes in a reply: 0 for HTTP replies of a command, which may have any body."""
     if isinstance(workload, RpcWorkload):
         return workload.text_bytes
     return workload.reply_bytes if isinstance(workload, HttpWorkload) and named else 0
 
 
 def _warnings_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
-    """Could the generator see what it reports?"""
+    """Could the generator measure what it reports?"""
     shared = cell.trial.processors == "shared"
-    # A path needs a processor, too. Where there is none left for it, it takes the generator's.
+    # A path needs processor time too. If no processor is free, it uses the generator's.
     path_ns = 0 if result.path is None else result.path.cpu_ns
     for word, detail in _lateness(report):
         by_path = word == "generator_starved" and report.generator.run_delay_ns <= path_ns
@@ -348,7 +350,7 @@ def _warnings_of_generator(cell: Cell, result: Result, report: Report) -> Iterat
 
 
 def _lateness(report: Report) -> Iterator[tuple[WarningWord, str]]:
-    """How the generator was kept from its work, if it was."""
+    """How the generator was late, if it was."""
     generator, views = report.generator, report.views
     late_ns = 0 if views is None else views.lateness_ns.p99
     if is_late(report):
@@ -364,14 +366,14 @@ def _lateness(report: Report) -> Iterator[tuple[WarningWord, str]]:
 
 
 def is_late(report: Report) -> bool:
-    """Whether a turn of the generator took longer than its work explains."""
+    """Whether an iteration of the generator's loop took longer than its work explains."""
     opens = isinstance(report.workload, HttpWorkload) and not report.workload.keep_alive
     work_ns = TURN_NS_A_CONNECTION * report.connections // report.threads if opens else 0
     return report.generator.turn_ns_max > max(TURN_NS_MAX, work_ns)
 
 
 def _warnings_of_rate(report: Report) -> Iterator[TrialWarning]:
-    """Was the rate served that was asked for?"""
+    """Was the requested rate served?"""
     schedule = report.schedule
     if schedule is None or schedule.asked_per_s == 0:
         return
@@ -381,7 +383,7 @@ def _warnings_of_rate(report: Report) -> Iterator[TrialWarning]:
 
 
 def _warnings_of_machine(result: Result) -> Iterator[TrialWarning]:
-    """Had the machine other work?"""
+    """Was the machine busy with other work?"""
     noise = result.noise
     if noise is None:
         return
@@ -402,7 +404,7 @@ def _window_ns(result: Result) -> int:
 
 
 def _warnings_of_path(cell: Cell, result: Result) -> Iterator[TrialWarning]:
-    """Was the path the one that was asked for, and did it drop packets?"""
+    """Was the path the requested one, and did it drop packets?"""
     if cell.path is None or result.path is None:
         return
     directions = (result.path.to_server, result.path.to_load)
@@ -426,7 +428,7 @@ def _is_path_late(direction: Carried, delay_ms: float) -> bool:
 
 
 def _warnings_of_series(report: Report) -> Iterator[TrialWarning]:
-    """Was throughput one figure over the window, and settled before it began?"""
+    """Was throughput steady within the window, and had it settled before?"""
     series = np.asarray(report.intervals.completed, dtype=np.float64)
     first = max(0, (report.begin_ns - report.intervals.begin_ns) // report.intervals.length_ns)
     last = max(first, (report.end_ns - report.intervals.begin_ns) // report.intervals.length_ns)

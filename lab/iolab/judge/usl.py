@@ -1,11 +1,11 @@
 """The Universal Scalability Law (Gunther, 1993): N workers serve X(N) = λN / (1 + σ(N - 1) + κN(N - 1)).
 
-λ is what one worker serves alone. σ is contention, the share of the work that workers do one after the other; κ is
-coherence, what each pair of workers costs both of them, so that from some number on more workers serve less.
+λ is the rate of one worker alone. σ is contention, the share of the work that workers do one after the other. κ is
+coherence, the cost of each pair of workers to both; above some number of workers it lowers the rate.
 
-N / X is a sum of three terms, each with a coefficient that cannot be negative: 1/λ, σ/λ and κ/λ. So the fit is weighted
-least squares of N / X over the medians of the blocks. It has one solution, and needs no place to begin at. The
-intervals come from resampling whole blocks, widened for few blocks like those of `relations/line.py`.
+N / X is a sum of three terms with non-negative coefficients 1/λ, σ/λ and κ/λ, so the fit is weighted least squares of
+N / X over the medians of the blocks. It has one solution and needs no starting point. The intervals come from
+resampling whole blocks, widened for few blocks like those of `relations/line.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from iolab.judge import stats
 
 Floats = NDArray[np.float64]
 
-# Which of the three terms a solution has. That with the least residue among those without a negative coefficient is
-# the one sought: a minimum over coefficients that are not negative is a minimum over those that are not zero.
+# The terms of each candidate. The solution is the candidate without a negative coefficient that has the least residue:
+# a minimum over non-negative coefficients is also the minimum over its non-zero ones.
 TERMS = ([0], [0, 1], [0, 2], [0, 1, 2])
-# A count that happens to vary little must not dominate the fit: its variation counts as at least this share of the
-# usual one.
+# A count that happens to vary little must not dominate the fit: its spread counts as at least this share of the median
+# spread.
 SPREAD_SHARE_MIN = 0.1
 
 
@@ -50,7 +50,7 @@ class Law(Frozen):
 
     @property
     def peak_workers(self) -> float | None:
-        """The number of workers with the highest rate, 1 at least; None if the law has no known peak."""
+        """The number of workers with the highest rate, at least 1; None if no peak is known."""
         if self.contention.low >= 1:
             return 1.0
         if self.coherence.low <= 0:
@@ -59,7 +59,7 @@ class Law(Frozen):
 
 
 def fitted(workers: Floats, rates_per_s: Floats, seed: int) -> Law:
-    """The law of the rates of whole blocks: a row for each block, a column for each count of workers."""
+    """The law fitted to the rates of whole blocks: a row for each block, a column for each worker count."""
     medians = np.median(rates_per_s, axis=0)
     weights = medians / (workers * _spreads(rates_per_s))
     resampled = solved(workers, stats.resampled(rates_per_s, seed, lambda sets: np.median(sets, axis=1)), weights)
@@ -74,7 +74,7 @@ def fitted(workers: Floats, rates_per_s: Floats, seed: int) -> Law:
 
 
 def solved(workers: Floats, rates_per_s: Floats, weights: Floats) -> Floats:
-    """λ, σ and κ of each row of rates, by least squares of N / X with a weight for each count of workers."""
+    """λ, σ and κ of each row of rates, by least squares of N / X with a weight for each worker count."""
     columns = np.stack([np.ones_like(workers), workers - 1, workers * (workers - 1)], axis=1) * weights[:, None]
     wanted = workers / rates_per_s * weights
     best, least = np.zeros((len(wanted), 3)), np.full(len(wanted), np.inf)
@@ -90,7 +90,7 @@ def solved(workers: Floats, rates_per_s: Floats, weights: Floats) -> Floats:
 
 
 def _spreads(rates_per_s: Floats) -> Floats:
-    """How much each count of workers varies over the blocks, as a share of its rate."""
+    """The spread of each worker count over the blocks, as a share of its rate."""
     spreads = np.log(rates_per_s).std(axis=0, ddof=1)
     usual = float(np.median(spreads))
     return np.ones_like(spreads) if usual == 0 else np.maximum(spreads, SPREAD_SHARE_MIN * usual)

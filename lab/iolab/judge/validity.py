@@ -1,4 +1,4 @@
-"""What went wrong in a comparison: warnings, failures, and whether too much of it is discarded to judge it."""
+"""What went wrong in a comparison: warnings, failures, and whether too much is discarded to judge it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from iolab.judge.blocks import Used
 from iolab.plan.plan import Comparison
 from iolab.results.records import Result, TrialWarning
 
-# If more blocks than this are discarded, the disturbances of the machine decided which blocks were kept.
+# If a larger share of blocks is discarded, disturbances of the machine decided which blocks were kept.
 DISCARDED_SHARE_MAX = 0.20
-# So many blocks may be discarded by chance: of nine, two are more than a fifth, and a machine that spoils one block in
-# ten does that in one comparison of five.
+# This many blocks may be discarded by chance: two of nine are more than a fifth, and if one block in ten is disturbed,
+# that happens in one comparison of five.
 DISCARDED_BY_CHANCE = 2
 
 
 class WarningCount(Frozen):
-    """A warning, in how many trials it was raised, and the figures of its first appearance."""
+    """A warning with the figures of its first occurrence, and the number of trials that raised it."""
 
     warning: TrialWarning
     contestant: str
@@ -27,7 +27,7 @@ class WarningCount(Frozen):
 
 
 class FailureCount(Frozen):
-    """A failure of one contestant, and in how many trials."""
+    """A failure of one contestant, and the number of trials it ended."""
 
     contestant: str
     kind: str
@@ -49,7 +49,7 @@ class DiscardReason(NamedTuple):
 
 
 def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], results: Sequence[Result]) -> dict[str, str]:
-    """The contestants with too many discarded trials in the blocks that count: how many, and mostly for what."""
+    """The contestants with too many discarded trials in the blocks that count: how many, and the main reason."""
     found = {}
     for slot, title in enumerate(comparison.titles):
         count = sum(row[slot] is None for row in used.values())

@@ -39,14 +39,13 @@ class ComparisonVerdict(Frozen):
     """The verdict on one comparison.
 
     `titles` are the contestants, the reference first, and `texts` what was typed for them; in a ladder each is compared
-    with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `not_judged` says
-    why no word is said of one: too many of its trials are discarded, or its replies are different work. `rankings` are
-    there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
-    its trials under our generator, by the words of `Bottleneck`; `limits` says what limited it in all. `reply_bytes` is
-    the size of its replies as they were seen, headers included. `unequal_work` is a sentence when those sizes are too
-    far apart for any word. `asymmetries` are what else was not the same for all. The core-to-core latency changed in
-    `blocks_topology_changed` of the blocks used; see `paired`. `inconclusive` is a sentence when the words must not be
-    read.
+    with the one before it. `left_out` says why a contestant could not take part; `not_judged` says why one gets no
+    word: too many of its trials are discarded, or its replies are different work. A comparison of many has `rankings`
+    once it has enough blocks. `bottlenecks` counts what limited each contestant's trials under our generator, by the
+    words of `Bottleneck`; `limits` has its overall limit. `reply_bytes` is the measured size of its replies, headers
+    included. `unequal_work` is a sentence if those sizes differ too much for a verdict. `asymmetries` are the other
+    differences between the contestants. The core-to-core latency changed in `blocks_topology_changed` of the blocks
+    used; see `paired`. If `inconclusive` is a sentence, the words do not count.
     """
 
     name: str
@@ -76,32 +75,33 @@ class ComparisonVerdict(Frozen):
 
     @property
     def topology_changed(self) -> str:
-        """In how many blocks the core-to-core latency changed, in words; empty where there are none."""
+        """The number of blocks in which the core-to-core latency changed, in words; empty if it is 0."""
         return f"{self.blocks_topology_changed} of {self.blocks_used} blocks" if self.blocks_topology_changed else ""
 
     def estimate(self, metric: Metric, contestant: str, reference: str | None = None) -> Estimate | None:
-        """The ratio of one contestant to `reference`, or to whatever it is compared with; None where there is none."""
+        """The ratio of one contestant to `reference`, or to the one it is compared with; None if there is none."""
         found = (e for e in self.estimates if e.metric == metric and e.contestant == contestant)
         return next((e for e in found if reference in (None, e.reference)), None)
 
     def named_difference(self, contestant: str, reference: str) -> Estimate | None:
-        """The largest decided difference in latency or memory to `reference`, where a sentence should name it."""
+        """The largest decided difference in latency or memory to `reference`, if a sentence should name it."""
         of = {e.metric: e for e in self.estimates if (e.contestant, e.reference) == (contestant, reference)}
         return worth_naming(of) if "throughput" in of else None
 
     def level(self, metric: Metric, contestant: str) -> Level | None:
-        """The level of one contestant; None where nothing was measured."""
+        """The level of one contestant; None if nothing was measured."""
         return next((le for le in self.levels if le.metric == metric and le.contestant == contestant), None)
 
     def ranking(self, metric: Metric) -> Ranking | None:
-        """The ranking by a metric; None where there is none."""
+        """The ranking by a metric; None if there is none."""
         return next((each for each in self.rankings if each.metric == metric), None)
 
 
 class _Basis(NamedTuple):
-    """The data for the verdict on a comparison: `gone` are the slots whose failure was final.
+    """The data for the verdict on a comparison.
 
-    `used` are the blocks that count, `discarded` is how many do not. `mine` are its results in the order of the plan.
+    `used` are the blocks that count, `discarded` is the number of discarded ones, `gone` are the slots with a final
+    failure, and `mine` the results of the comparison in the order of the plan.
     """
 
     used: Used

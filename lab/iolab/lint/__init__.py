@@ -1,10 +1,11 @@
-"""Reads what a load generator printed, or a table of results, and lists what cannot be true in it.
+"""Checks outputs of load generators and tables of results, and lists impossible figures.
 
-It also lists what cannot be concluded from it, because of errors, few requests, unequal replies or single runs.
+It also lists conclusions that the figures do not support: because of errors, few requests, unequal replies or single
+runs.
 
 figures  printed numbers as ranges     formats/  outputs of tools, one file each
-tables   Markdown, CSV and TSV         columns   what titles mean
-page     a text into its parts         rules/    formulas, latencies, evidence, comparisons, rows, prose
+tables   Markdown, CSV and TSV         columns   meanings of titles
+page     splits a text into parts      rules/    formulas, latencies, evidence, comparisons, rows, prose
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from iolab.lint.rules import findings
 
 @dataclass(frozen=True)
 class Linted:
-    """What was read of a text, and what was found in it."""
+    """The outputs and tables recognised in a text, and the findings."""
 
     name: str
     outputs: tuple[str, ...]
@@ -29,13 +30,13 @@ class Linted:
 
 
 def lint(text: str, name: str = "text") -> Linted:
-    """Checks one text; raises BadInput where nothing in it is recognised."""
+    """Checks one text; raises BadInput if nothing in it is recognised."""
     page = pages.read(text)
     return Linted(name, tuple(run.tool for run in page.outputs), len(page.tables), tuple(findings(page)))
 
 
 def lint_file(name: str) -> Linted:
-    """Checks a file, or standard input for `-`; raises BadInput where it cannot be read or nothing is recognised."""
+    """Checks a file, or standard input for `-`; raises BadInput if it is unreadable or nothing is recognised."""
     text = source.read(name)
     try:
         return lint(text, name)

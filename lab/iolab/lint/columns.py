@@ -1,4 +1,4 @@
-"""What the columns of a table mean, by their titles."""
+"""The meanings of a table's columns, by their titles."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from iolab.lint.figures import UNKNOWN, Kind
 
 _SECOND = r"(?:/ ?|per )s(?:ec(?:ond)?s?)?\b"
 _COUNTED = r"(?:req(?:uest)?s?|messages?|msgs?|queries|transactions|replies|calls|ops|round ?trips)"
-# What follows `max`, `mean` or `min` where it is no latency, as in `max connections` and `mean reply size`.
+# Words after `max`, `mean` or `min` that exclude a latency, as in `max connections` and `mean reply size`.
 _NO_LATENCY = (
     r"(?! (?:\w+ )?(?:size|bytes|connections?|conns?|clients?|users|vus|threads|workers|process(?:es)?|depth|load|"
     r"length|queue|requests|files|fds|descriptors|streams)\b)"
 )
-# CPU time, or a processor's name, is no share of a processor.
+# CPU time and a processor's name are not shares of a processor.
 _SHARE_OF_CPU = r"cpu\b(?!.*\b(?:per|time|ns|us|µs|ms|s|secs?|seconds|ghz|mhz|models?|names?|list)\b)"
-# The first pattern that a title fits is its meaning. The words before a match may name a contestant. A title without a
-# name is one that later patterns would take for something else.
+# The first pattern that matches a title gives its meaning. The words before the match may name a contestant. Patterns
+# without a field keep titles from matching a later pattern by mistake.
 _FIELDS: tuple[tuple[str, str], ...] = (
     ("ratio", r"\bratio\b|\bvs\b|speed-?up|faster|relative|=>"),
     ("spread", r"±|\+/-|\bst?d(?:dev)?\b|deviation|\bci\b|interval|spread|\bcv\b|variance|error bar"),
@@ -88,7 +88,7 @@ _MILLIONS = re.compile(rf"\bm{_COUNTS}|[\[(]m[\])]|\bmillions?\b")
 
 
 def _plain(title: str) -> str:
-    """A title in small letters, with spaces for underscores: `latency_p99_9_ms` is `latency p99.9 ms`."""
+    """A title in lower case, with spaces for underscores: `latency_p99_9_ms` is `latency p99.9 ms`."""
     return re.sub(r"(?<=\d)_(?=\d)", ".", title.lower()).replace("_", " ")
 
 
@@ -108,13 +108,13 @@ def _quantile(match: re.Match[str]) -> str:
 
 
 def quantile(field: str) -> float | None:
-    """The share of a quantile's name, as 0.99 of p99."""
+    """The share in a quantile's name: 0.99 for p99."""
     found = re.fullmatch(r"p(\d{2}(?:\.\d{1,4})?)", field)
     return float(found[1]) / 100 if found else None
 
 
 def kind(field: str, title: str) -> tuple[Kind, str] | None:
-    """What numbers of a field are, and their unit, which the title may say; None where it has no numbers to check."""
+    """The kind of a field's numbers and their unit, from the title or by default; None if it has none to check."""
     known = KINDS.get("quantile" if quantile(field) else field)
     text = _plain(title).strip(" *`")
     if known is None or (known[0] == "bytes" and _BITS.search(text)):
@@ -124,10 +124,10 @@ def kind(field: str, title: str) -> tuple[Kind, str] | None:
 
 
 def _unit(field: str, kind: Kind, text: str) -> str:
-    """The unit that a title says; empty where it says none."""
+    """The unit in a title; empty if there is none."""
     if kind == "number":
         return "k" if _THOUSANDS.search(text) else "m" if _MILLIONS.search(text) else ""
-    # Of other times, `(min)` is the shortest.
+    # In titles of other times, `(min)` means the shortest.
     long = _LONG_UNIT.search(text) if field == "duration" else None
     patterns = {"time": _UNIT, "bytes": _BYTE_UNIT, "share": _SHARE_UNIT}
     found = long or (patterns[kind].search(text) if kind in patterns else None)

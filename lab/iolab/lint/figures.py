@@ -1,4 +1,4 @@
-"""Printed numbers. Rounding makes each a range, and a formula holds if the ranges of its two sides meet."""
+"""Printed numbers. Rounding makes each a range, and a formula holds if the ranges of both sides overlap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iolab.wording import number
 
 Kind = Literal["count", "number", "time", "bytes", "share"]
 
-# What a unit is worth, in seconds, bytes or parts of 1.
+# The value of each unit in seconds, bytes or parts of 1.
 _TIMES = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 1e-3),
@@ -26,29 +26,29 @@ _BYTES = {
 }
 _NUMBERS = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 UNITS: dict[Kind, dict[str, float]] = {
-    # A length in bytes is exact where it has no other unit.
+    # A length in bytes is exact if it has no other unit.
     "count": {**_NUMBERS, "byte": 1.0, "bytes": 1.0},
     "number": _NUMBERS,
     "time": _TIMES,
     "bytes": _BYTES,
     "share": {"%": 0.01, "core": 1.0, "cores": 1.0},
 }
-# The default of a number that means nothing without its unit, as 95 of a processor: percent, or cores.
+# The default unit of a number that is ambiguous without one: 95 of a processor may be percent or cores.
 UNKNOWN = "?"
-# A word after a number that is none of these is no unit, as in `14 each`.
+# Any other word after a number is not a unit, as in `14 each`.
 _WORDS = {unit for units in UNITS.values() for unit in units}
-# `12.3kreq/s`: what is counted may follow the thousands without a space.
+# `12.3kreq/s`: the counted thing may follow the thousands without a space.
 _SCALED = re.compile(r"([kmg])(?:req|reqs|requests|rps|qps|tps|ops|msg|msgs|messages|calls)")
-# Every quantifier has a limit: text from outside cannot make a match slow.
+# Every quantifier has a limit, so untrusted text cannot make a match slow.
 NUMBER = r"(?:\d{1,3}(?:[,\u00a0\u202f]\d{3}){1,5}|\d{1,18})(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?"
 _UNIT = r"(?:[ \t]{0,3}(?P<%s>[a-zA-Zµμ]{1,12}|%%)(?!\w))?"
 _FIGURE = re.compile(
     rf"(?P<number>{NUMBER}){_UNIT % 'unit'}"
     rf"(?:[ \t]{{0,3}}\(?(?:±|\+/?-)[ \t]{{0,3}}(?P<error>{NUMBER}){_UNIT % 'error_unit'})?"
 )
-# A number that goes on in a way that is not read, as `12,5`, `1.2.3`, `12:30`, `1h30m` or one with too many digits.
+# The rest of a number that cannot be parsed: `12,5`, `1.2.3`, `12:30`, `1h30m`, or too many digits.
 _GOES_ON = re.compile(r"[.,:'’_]?\d|[hm]\d")
-# What stands before a number that is a bound, or no more than near.
+# The signs and words before a bound or an approximate number.
 _BOUND = re.compile(r"(?<![-=])([<>≤≥])=?\s{0,3}$")
 _NEAR = re.compile(r"(?:~|≈|\b(?:about|around|approx\.?|ca\.?))\s{0,3}$", re.IGNORECASE)
 # A time in several units: `1m30s`, `1h 5m 2.5s`.
@@ -58,14 +58,14 @@ _SEPARATORS = str.maketrans("", "", ",\u00a0\u202f")
 
 @dataclass(frozen=True)
 class Span:
-    """All values that a figure may stand for. Never negative; `high` is infinite where only a lower bound is known."""
+    """The values a figure may stand for. Never negative; `high` is infinite if only a lower bound is known."""
 
     low: float
     high: float
 
     @classmethod
     def exactly(cls, value: float) -> Span:
-        """One value."""
+        """The span of one exact value."""
         return cls(value, value)
 
     def __mul__(self, other: Span) -> Span:
@@ -80,11 +80,11 @@ class Span:
 
     @property
     def middle(self) -> float:
-        """Its middle, for sentences."""
+        """The middle, for sentences; the lower end if there is no upper one."""
         return (self.low + self.high) / 2 if math.isfinite(self.high) else self.low
 
     def meets(self, other: Span, slack: float = 0.0) -> bool:
-        """Whether both may stand for the same value, `slack` being a share of it."""
+        """Whether both may stand for the same value; `slack` is the tolerance as a share."""
         return self.low <= other.high * (1 + slack) and other.low <= self.high * (1 + slack)
 
 
@@ -94,7 +94,7 @@ def _quotient(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number as printed: its value in seconds, bytes or units, what it may stand for, and where it is."""
+    """A printed number: its value in seconds, bytes or units, its range, and its line."""
 
     value: float
     span: Span
@@ -104,10 +104,10 @@ class Figure:
 
 
 def figure(text: str, line: int, kind: Kind, default: str = "") -> Figure | None:
-    """The first number in a text; None where there is none, or it cannot be read, or its unit is none of this kind.
+    """The first number in a text; None if there is none, it cannot be parsed, or its unit is of another kind.
 
-    `default` is the unit of a number without one. A count is exact. Any other number is within a unit of its last
-    digit, because some tools round and others cut off; one with an error (`1.2 ± 0.1 ms`) is within that.
+    `default` is the unit of a number without one. A count is exact. Any other number is within one unit of its last
+    digit, because some tools round and others truncate; a printed error (`1.2 ± 0.1 ms`) widens that.
     """
     found = _FIGURE.search(text)
     if not found:
@@ -131,7 +131,7 @@ def figure(text: str, line: int, kind: Kind, default: str = "") -> Figure | None
 
 
 def _scale(unit: str, kind: Kind, default: str) -> float | None:
-    """What a unit is worth; None where it is one of another kind, or unknown."""
+    """The value of a unit; None if it is of another kind or unknown."""
     if unit and unit not in _WORDS:
         scaled = _SCALED.fullmatch(unit) if kind in ("count", "number") else None
         unit = scaled[1] if scaled else ""
@@ -140,7 +140,7 @@ def _scale(unit: str, kind: Kind, default: str) -> float | None:
 
 
 def _widened(span: Span, value: float, error: str, unit: str, kind: Kind, default: str) -> Span:
-    """A range with the error that is printed beside the number, in its unit or in percent of it."""
+    """A range widened by the error printed beside the number, in its unit or in percent."""
     scale = value * 0.01 if unit == "%" and kind != "share" else _scale(unit, kind, default)
     width = float(error.translate(_SEPARATORS)) * (scale or 0.0)
     return Span(max(0.0, min(span.low, value - width)), max(span.high, value + width))
@@ -152,14 +152,14 @@ def _long_time(parts: re.Match[str]) -> float:
 
 
 def _step(digits: str, kind: Kind, scale: float) -> float:
-    """What the last digit of a number is worth; nothing of a count."""
+    """The value of one unit in the last digit; 0 for a count."""
     mantissa, _, exponent = digits.lower().partition("e")
     is_exact = kind == "count" and scale == 1 and "." not in mantissa
     return 0.0 if is_exact else scale * 10.0 ** (int(exponent or 0) - _decimals(mantissa, kind))
 
 
 def _decimals(digits: str, kind: Kind) -> int:
-    """Digits after the point; below zero for a rate such as 132000, which may be rounded to thousands."""
+    """Digits after the point; negative for a rate such as 132000, which may be rounded to thousands."""
     whole, _, part = digits.partition(".")
     if part or kind != "number":
         return len(part)
@@ -168,7 +168,7 @@ def _decimals(digits: str, kind: Kind) -> int:
 
 
 def shown(value: float) -> str:
-    """A number in a sentence: four digits, or all of a whole one."""
+    """A number in a sentence: four digits, or all digits of a whole number."""
     if not math.isfinite(value):
         return "no number"
     if value >= 1000 or value == int(value):
@@ -177,7 +177,7 @@ def shown(value: float) -> str:
 
 
 def shown_time(seconds: float) -> str:
-    """A time in a sentence, in the unit that suits it."""
+    """A time in a sentence, in a fitting unit."""
     for unit, worth in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= worth or unit == "us":
             return f"{shown(seconds / worth)} {unit}"

@@ -1,4 +1,4 @@
-"""A text into a page: outputs of tools, tables, commands and prose, in the order of its lines."""
+"""Splits a text into a page: outputs of tools, tables, commands and prose, in the order of its lines."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from iolab.lint.formats import FORMATS, KNOWN, command
 from iolab.lint.record import Command, Line, Page, Run, lines_of
 from iolab.wording import listed
 
-# A page that somebody reads is smaller. Limits keep the time short for any text.
+# Pages for readers are smaller. The limits bound the time for any text.
 BYTES_MAX = 4_000_000
 LINES_MAX = 100_000
 LINE_MAX = 2_000
-# What ends an output: the rest of the page goes on.
+# Lines that end an output.
 _ENDS = re.compile(r"^\s*(?:#{1,6} |\||```|~~~)")
-# Figures, with a unit, and the dots that lead to them.
+# Figures with a unit, and leading dots.
 _FIGURES = re.compile(r"[\d.]+[a-z]*")
 
 
 @dataclass
 class _Block:
-    """The lines of an output, while they are collected: what it may be, and the words with which it has begun."""
+    """The lines of an output so far, its possible formats, and the first words it began with."""
 
     formats: tuple[ModuleType, ...]
     begun: set[str] = field(default_factory=set)
@@ -33,7 +33,7 @@ class _Block:
 
 
 def read(text: str) -> Page:
-    """Reads a page; raises BadInput where it is too large, or nothing in it is recognised."""
+    """Parses a page; raises BadInput if it is too large, or nothing in it is recognised."""
     if len(text) > BYTES_MAX:
         raise BadInput(f"the text has more than {BYTES_MAX} characters: give the outputs and tables alone")
     lines = lines_of(text)
@@ -44,7 +44,7 @@ def read(text: str) -> Page:
     found, rest = tables.read(prose)
     if not runs and not found:
         raise BadInput(f"no output or table is recognised: iolab lint reads {listed(KNOWN)}")
-    # A command alone is an example of how to run a tool; beside others that have an output, its output is missing.
+    # A page with only commands shows how to run a tool. If other commands have outputs, one without lacks its own.
     used = [run.command for run in runs if run.command]
     silent = tuple(each for each in commands if each not in used) if used else ()
     rows = tuple(run for table in found for run in table.runs)
@@ -52,7 +52,7 @@ def read(text: str) -> Page:
 
 
 def _joined(lines: list[Line]) -> list[Line]:
-    """The lines, one that ends in a backslash joined with the next, as a shell reads a long command."""
+    """The lines, with a line that ends in a backslash joined to the next, as in a shell."""
     found: list[Line] = []
     for line in lines:
         if found and found[-1].text.endswith("\\") and len(found[-1].text) < LINE_MAX:
@@ -90,7 +90,7 @@ def _split(lines: list[Line]) -> tuple[list[_Block], list[Line], list[Command]]:
 
 
 def _start(line: Line, block: _Block | None) -> tuple[tuple[ModuleType, ...], str] | None:
-    """The formats of which an output may begin in this line, and the words with which it does, without figures."""
+    """The formats whose output may begin in this line, and the words that match, without figures."""
     if block is None and _ENDS.match(line.text):
         return None
     found = [(each, match[0]) for each in FORMATS if (match := each.START.search(line.text))]
@@ -98,7 +98,7 @@ def _start(line: Line, block: _Block | None) -> tuple[tuple[ModuleType, ...], st
 
 
 def _run(block: _Block) -> Run | None:
-    """The run of an output; None where too little of it is there."""
+    """The run of an output; None if too little of it was found."""
     known = _format(block)
     if known is None:
         return None
@@ -106,7 +106,7 @@ def _run(block: _Block) -> Run | None:
     if not run.figures:
         return None
     asked = block.command
-    # iolab load --like prints the report of a tool: the command above it may be that of another program.
+    # iolab load --like prints another tool's report, so the command above may not match the output.
     if asked is None or asked.tool not in (run.tool, "wrk" if run.tool == "wrk2" else run.tool):
         return run
     return replace(run, command=asked, name=run.name or asked.url)

@@ -1,4 +1,4 @@
-"""What is read from a text: runs (an output of a tool, or a row of a table), tables, and the page they are on."""
+"""The data of a text: runs (an output of a tool, or a row of a table), tables, and their page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from iolab.lint.figures import Figure
 
 Certainty = Literal["impossible", "inconclusive"]
-# The names of figures, as rules and messages use them. Times are in seconds, sizes in bytes.
+# The names of figures in rules and in messages. Times are in seconds, sizes in bytes.
 TITLES = {
     "requests": "requests",
     "successes": "successes",
@@ -36,9 +36,9 @@ TITLES = {
     "processes": "processes",
     "size": "message size",
 }
-# The figures of these that are above 0 are failures, in these words.
+# The figures that count failures, and their words in messages.
 _FAILED = {"failed": "failed requests", "failed_share": "of requests failed"}
-# What colours text in a terminal.
+# Escape sequences for colours.
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 
 
@@ -50,14 +50,14 @@ class Line(NamedTuple):
 
 
 class Quantile(NamedTuple):
-    """The share of requests that were as fast as this, or faster."""
+    """The share of requests that were at least this fast."""
 
     share: float
     within: Figure
 
 
 class Bin(NamedTuple):
-    """A bin of a histogram: requests up to an edge, and above the edge before."""
+    """A bin of a histogram: the requests up to this edge and above the one before."""
 
     edge: Figure
     requests: int
@@ -65,13 +65,13 @@ class Bin(NamedTuple):
 
 @dataclass(frozen=True)
 class Command:
-    """A command line of a tool, and what of it matters here."""
+    """A command line of a tool, with the flags the rules use."""
 
     tool: str
     line: int
     requests: int | None = None
     connections: int | None = None
-    # Requests that a connection carries at once.
+    # Concurrent requests per connection.
     streams: int = 1
     has_duration: bool = False
     has_rate: bool = False
@@ -88,12 +88,12 @@ class Run:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     quantiles: tuple[Quantile, ...] = ()
     bins: tuple[Bin, ...] = ()
-    # Replies by status, as `200` or `2xx`, and errors by their words.
+    # Replies by status, such as `200` or `2xx`, and errors by their messages.
     statuses: Mapping[str, Figure] = field(default_factory=dict)
     errors: Mapping[str, Figure] = field(default_factory=dict)
-    # Latency counts from when a request was due, or requests came at a rate.
+    # Latency counts from when a request was due, or requests are sent at a rate.
     is_open_loop: bool = False
-    # A connection may carry several requests at once, as in HTTP/2.
+    # A connection may carry concurrent requests, as in HTTP/2.
     has_streams: bool = False
     command: Command | None = None
     # Settings of a row, by the titles of their columns.
@@ -101,14 +101,14 @@ class Run:
 
     @property
     def connections(self) -> float | None:
-        """Connections, from the output or from the command line above it."""
+        """The number of connections, from the output or the command line above it."""
         if found := self.figures.get("connections"):
             return found.value
         return None if self.command is None or self.command.connections is None else float(self.command.connections)
 
     @property
     def slots(self) -> float | None:
-        """Requests that can be in flight at once; None where it is unknown how many a connection carries."""
+        """The largest number of requests in flight; None if the number per connection is unknown."""
         connections = self.connections
         if connections is None or (self.has_streams and self.command is None):
             return None
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def failures(self) -> list[tuple[str, Figure]]:
-        """What failed, in words: requests, replies with an error status, errors. One failure may be in several."""
+        """Failed requests, error statuses and errors, with their words. A failure may be counted in several."""
         counted = [(title, self.figures.get(name)) for name, title in _FAILED.items()]
         refused = [(f"replies with status {name}", each) for name, each in self.statuses.items() if name[:1] in "45"]
         found = (*counted, *refused, *self.errors.items())
@@ -137,7 +137,7 @@ class Table:
     line: int
     heading: str
     titles: tuple[str, ...]
-    # What each column means: a name of TITLES, a quantile such as p99, or nothing.
+    # The meaning of each column: a name of TITLES, a quantile such as p99, or empty.
     fields: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     runs: tuple[Run, ...]
@@ -145,7 +145,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """A file: what was recognised in it."""
+    """What was recognised in a file."""
 
     runs: tuple[Run, ...]
     tables: tuple[Table, ...]
@@ -155,12 +155,12 @@ class Page:
 
     @property
     def outputs(self) -> tuple[Run, ...]:
-        """Outputs of tools, without the rows of tables."""
+        """The runs that are outputs of tools, not rows of tables."""
         return tuple(run for run in self.runs if run.tool != "table")
 
 
 class Finding(NamedTuple):
-    """What cannot be true, or cannot be concluded: a line of the text, and one sentence."""
+    """Something impossible or inconclusive, in one sentence, with its line."""
 
     line: int
     certainty: Certainty
@@ -169,15 +169,15 @@ class Finding(NamedTuple):
 
 
 def impossible(rule: str, line: int, message: str) -> Finding:
-    """A figure that contradicts another."""
+    """The finding that a figure contradicts another."""
     return Finding(line, "impossible", rule, message)
 
 
 def inconclusive(rule: str, line: int, message: str) -> Finding:
-    """A figure that does not bear the conclusion that readers draw."""
+    """The finding that a figure does not support the conclusion readers draw."""
     return Finding(line, "inconclusive", rule, message)
 
 
 def lines_of(text: str) -> Sequence[Line]:
-    """The lines of a text without its colours. Control characters, as of progress bars, do not end one."""
+    """The lines of a text without colours. Control characters, as in progress bars, do not end a line."""
     return [Line(number, line.rstrip("\r")) for number, line in enumerate(_COLOUR.sub("", text).split("\n"), 1)]

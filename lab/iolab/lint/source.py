@@ -1,4 +1,4 @@
-"""A file or standard input into text: everything that can be wrong with it is one line."""
+"""Reads a file or standard input as text; every error is one line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from iolab.errors import BadInput
 from iolab.lint.page import BYTES_MAX
 
 STDIN = "-"
-# The marks with which a text in UTF-16 begins, as PowerShell writes it.
+# The byte order marks of UTF-16, which PowerShell writes.
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read(name: str) -> str:
-    """The text of a file, or of standard input for `-`; raises BadInput. Never reads more than the limit."""
+    """The text of a file, or of standard input for `-`; raises BadInput. Reads at most BYTES_MAX and one byte."""
     try:
         if name == STDIN:
             data = sys.stdin.buffer.read(BYTES_MAX + 1)
@@ -32,7 +32,7 @@ def read(name: str) -> str:
 
 
 def _decoded(data: bytes) -> str:
-    """Text in UTF-8 or UTF-16 by their marks, else in UTF-8, or else in Latin-1, in which any bytes are text."""
+    """Decodes UTF-16 with a byte order mark, else UTF-8, else Latin-1, which accepts any bytes."""
     try:
         if data.startswith(UTF16):
             return data.decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""Tables in Markdown, CSV or TSV into rows, and each row into a run."""
+"""Parses tables in Markdown, CSV or TSV; each row becomes a run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from iolab.lint.figures import Figure, figure
 from iolab.lint.record import Cell, Line, Quantile, Run, Table
 
 COLUMNS_MAX = 100
-# Rules compare rows with each other, and a table for readers is shorter.
+# Tables for readers are shorter, and rules compare rows in pairs.
 ROWS_MAX = 2_000
 DELIMITERS = ("\t", ";", ",")
 _RULE = re.compile(r"^[\s|:\-]{3,}$")
 _HEADING = re.compile(r"^#{1,6} (.{1,200})")
 _HAS_NUMBER = re.compile(r"^\W{0,3}\d")
-# A pipe in a cell is written with a backslash.
+# A pipe within a cell is escaped with a backslash.
 _PIPE = re.compile(r"(?<!\\)\|")
-# `12,5` and `1.234,50` have decimal commas; `1,234` may be either, and other numbers of the table decide.
+# `12,5` and `1.234,50` have decimal commas; `1,234` is ambiguous, so the other numbers of the table decide.
 _DECIMAL_COMMA = re.compile(r"\W{0,3}(?:0,\d|\d{1,12}(?:\.\d{3}){0,4},(?:\d{1,2}|\d{4,12})(?![\d.,]))")
 _DECIMAL_POINT = re.compile(r"\W{0,3}(?:0\.\d|\d{1,12}(?:,\d{3}){0,4}\.(?:\d{1,2}|\d{4,12})(?![\d.,]))")
 _NUMBER = re.compile(r"\d[\d.,]*\d")
 _POINT_FOR_COMMA = str.maketrans({".": None, ",": "."})
 _SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ '’]\d{3}){1,5}(?!\d)")
-# The titles of a column of contestants, those that say most first.
+# The titles of a column of contestants, the most specific first.
 CONTESTANTS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -61,7 +61,7 @@ def read(lines: Sequence[Line]) -> tuple[tuple[Table, ...], tuple[Line, ...]]:
 
 
 def _markdown(lines: Sequence[Line], at: int) -> tuple[Grid, int] | None:
-    """A table of pipes that begins here: its cells without the rule under the titles, and its number of lines."""
+    """The Markdown table that begins here: its cells without the rule under the titles, and its number of lines."""
     if at + 1 >= len(lines) or "|" not in lines[at].text:
         return None
     if "|" not in lines[at + 1].text or not _RULE.match(lines[at + 1].text):
@@ -74,15 +74,15 @@ def _markdown(lines: Sequence[Line], at: int) -> tuple[Grid, int] | None:
 
 
 def _piped(text: str) -> list[str]:
-    """The cells of a line of a Markdown table; the pipes at its two ends are optional."""
+    """The cells of a line of a Markdown table; the outer pipes are optional."""
     inner = re.sub(r"^\s*\||(?<!\\)\|\s*$", "", text)
     return [cell.replace("\\|", "|") for cell in _PIPE.split(inner)]
 
 
 def _delimited(lines: Sequence[Line], at: int) -> tuple[Grid, int] | None:
-    """A table of commas, semicolons or tabs that begins here: lines of as many cells, with numbers below the first.
+    """The table with tabs, semicolons or commas that begins here: equally many cells per line, a third of them numbers.
 
-    Lines that look like one and are none come without cells, so that no line is read twice.
+    If lines only look like a table, no cells but the number of lines is returned, so no line is read twice.
     """
     for delimiter in DELIMITERS:
         width = lines[at].text.count(delimiter)
@@ -119,11 +119,11 @@ def _fields(titles: Sequence[Cell]) -> list[str]:
 
 
 def _tables(grid: Grid, heading: str) -> list[Table]:
-    """The table of a grid: turned where its rows are fields, and one for each contestant that its columns name."""
+    """The table of a grid, transposed if its rows are fields; empty if it has no rows."""
     if len(grid) < 2:
         return []
     firsts = [row[0] for row in grid if row]
-    # The cells of the first column may be fields, below each other, with contestants beside them.
+    # The first column may list fields, with a column for each contestant.
     if len(_fields(firsts[1:])) * 2 > len(firsts) - 1 and len(_fields(grid[0][1:])) < 2:
         width = max(len(row) for row in grid)
         grid = [[row[at] if at < len(row) else Cell(row[0].line, "") for row in grid if row] for at in range(width)]
@@ -146,7 +146,7 @@ def _table(grid: Grid, heading: str) -> Table:
 
 
 def _readable(rows: Sequence[Sequence[Cell]], numeric: Sequence[int]) -> tuple[tuple[Cell, ...], ...]:
-    """The rows with points before decimals, and nothing between thousands but commas, in these columns."""
+    """The rows with decimal points, and no separators of thousands but commas, in the numeric columns."""
     texts = [row[at].text for row in rows for at in numeric if at < len(row)]
     has_commas = any(map(_DECIMAL_COMMA.match, texts)) and not any(map(_DECIMAL_POINT.match, texts))
 
@@ -161,13 +161,13 @@ def _readable(rows: Sequence[Sequence[Cell]], numeric: Sequence[int]) -> tuple[t
 
 
 def _name(settings: Mapping[str, str]) -> str:
-    """The contestant of a row: the text below the title that names contestants, or else the first text."""
+    """The contestant of a row: the text in a column of contestants, or else the first text."""
     named = (text for pattern in CONTESTANTS for title, text in settings.items() if pattern.search(title))
     return next(named, next(iter(settings.values()), ""))
 
 
 def _groups(meanings: Sequence[tuple[str, str]]) -> list[str]:
-    """The contestants that titles name, as `epoll` and `io_uring` in `epoll qps` and `io_uring qps`."""
+    """The contestants that titles name, such as `epoll` and `io_uring` in `epoll qps` and `io_uring qps`."""
     named: dict[str, set[str]] = {}
     for name, words in meanings:
         if words and columns.kind(name, ""):
@@ -179,7 +179,7 @@ def _groups(meanings: Sequence[tuple[str, str]]) -> list[str]:
 def _row(
     row: Sequence[Cell], titles: Sequence[str], meanings: Sequence[tuple[str, str]], group: str, groups: Sequence[str]
 ) -> list[Run]:
-    """The run of a row, or of one contestant of it."""
+    """The run of a row, or of one contestant in it; empty if the row has no figures."""
     figures: dict[str, Figure] = {}
     quantiles: dict[float, Figure] = {}
     settings: dict[str, str] = {}

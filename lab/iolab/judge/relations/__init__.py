@@ -1,1 +1,1 @@
-"""The relations a claim can be decided by, a file for each: what it takes, how it is decided, its words."""
+"""The relations that decide claims, one file each: how a test is decided, and its reason in words."""

@@ -1,8 +1,8 @@
 """`breaks`: the cell fails, for a stated cause, in a stated phase, after a stated request.
 
-What does not break in a handful of trials may still break in half of them: it takes five without a failure to say that
-it does not (0.5 to the fifth is 3 %). Where it breaks in some trials only, or for another cause, it is confirmed in
-direction.
+A cell that breaks in half of its trials may pass a handful of them, so the claim is contradicted only after five trials
+without a failure (0.5 to the fifth is 3 %). If the cell breaks only in some trials, or for another cause, the verdict
+is "direction only".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from iolab.results.records import Result
 
 
 def decide(test: BreaksTest, evidence: Evidence) -> TestVerdict:
-    """The verdict on a cell that is said to break."""
+    """The verdict on a cell that should break."""
     found = ended(evidence, test.of, test.at)
     if isinstance(found, Obstacle):
         return hindered(test, found)
@@ -33,7 +33,7 @@ def decide(test: BreaksTest, evidence: Evidence) -> TestVerdict:
 
 
 def _whole(test: BreaksTest, trials: int, alpha: float) -> TestVerdict:
-    """That it did not break, once there are trials enough to have shown what happens in half of them."""
+    """The verdict if no trial broke: contradicted once there are enough trials, undecided before."""
     trials_min = math.ceil(-math.log2(alpha))
     if trials < trials_min:
         reason = f"{test.of} did not fail in {trials} trials, and it takes {trials_min} to say that it does not"
@@ -42,11 +42,11 @@ def _whole(test: BreaksTest, trials: int, alpha: float) -> TestVerdict:
 
 
 def _other(test: BreaksTest, result: Result) -> str:
-    """How the failure differs from the one that is claimed; empty where it does not."""
+    """How the failure differs from the claimed one; empty if it does not."""
     if not (test.cause or test.phase or test.after_request):
         return ""
     looked = None if result.failure is None else result.failure.how
-    # A trial of a time keeps its figures, so only the generator says what it saw.
+    # A trial with a report did not fail as a whole, so only the generator describes the failure.
     seen = None if result.report is None else result.report.first_failure
     how = looked or seen
     if how is None:

@@ -1,8 +1,8 @@
-"""`crossing`: one contestant is better up to some value of an axis, and from there on the other one is.
+"""`crossing`: one contestant is better up to some value of an axis, and the other one from there on.
 
-Every value gives a ratio. Where the first ones are decided for the one and the last ones for the other, the two cross
-between the last and the first of these; values in between that are not decided widen that bracket. The axis may also
-be a list of metrics, such as quantiles.
+Every value gives a ratio. If the first ratios are decided for one contestant and the last for the other, they cross
+between the last of the former and the first of the latter; undecided values in between widen this bracket. The axis may
+also be a list of metrics, such as quantiles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from iolab.wording import Interval
 
 
 class Point(NamedTuple):
-    """A value along the way, and the ratio there turned so that more than 1 says that `of` is better."""
+    """A value of the axis and the ratio there; above 1, `of` is better."""
 
     value: Scalar
     measure: Measure
@@ -55,7 +55,7 @@ def _obstacle(evidence: Evidence, of: Quantity, to: Quantity) -> Obstacle | None
 
 
 def _asked(test: CrossingTest, evidence: Evidence) -> list[tuple[Scalar, Quantity, Quantity]]:
-    """The two quantities at every value of the axis, or by every metric."""
+    """The two quantities at every value of the axis, or for every metric."""
     if test.metrics:
         return [(key, _by(test.of, key), _by(test.to, key)) for key in test.metrics]
     of, to = (dict(quantities.along(evidence, each, test.along[0])) for each in (test.of, test.to))
@@ -63,7 +63,7 @@ def _asked(test: CrossingTest, evidence: Evidence) -> list[tuple[Scalar, Quantit
 
 
 def _by(quantity: Quantity, metric: str) -> Quantity:
-    """The same quantity by another metric."""
+    """The same quantity with another metric."""
     if quantity.of is not None and quantity.to is not None:
         return updated(quantity, of=_by(quantity.of, metric), to=_by(quantity.to, metric))
     return updated(quantity, metric=metric)
@@ -72,7 +72,7 @@ def _by(quantity: Quantity, metric: str) -> Quantity:
 def _points(asked: Sequence[tuple[Scalar, Quantity, Quantity]], evidence: Evidence) -> list[Point] | str:
     measured: list[tuple[Scalar, Measure]] = []
     for value, of, to in asked:
-        # In the direction of "better".
+        # Above 1, `of` is better.
         first, second = (of, to) if METRICS[of.leaves[0].metric].more_is_better else (to, of)
         measure = quantities.compare(evidence, first, second)
         if isinstance(measure, str):
@@ -109,7 +109,7 @@ def _judged(test: CrossingTest, points: Sequence[Point]) -> TestVerdict:
 
 
 def _overlap(values: Sequence[Scalar], found: tuple[Scalar, Scalar], published: tuple[Scalar, Scalar]) -> bool:
-    """Whether two brackets have a place in common; metrics are placed by their order."""
+    """Whether two brackets overlap; metrics are compared by their order."""
     numbers = [float(end) for end in (*found, *published) if isinstance(end, int | float)]
     if len(numbers) < 4:
         numbers = [float(values.index(end)) if end in values else float("nan") for end in (*found, *published)]
@@ -118,7 +118,7 @@ def _overlap(values: Sequence[Scalar], found: tuple[Scalar, Scalar], published: 
 
 
 def _verdict(test: CrossingTest, judgement: Judgement, reason: str, of: Point) -> TestVerdict:
-    """The figure is the ratio where it decides, in the direction of "better"."""
+    """The verdict with the ratio at the deciding value; above 1, `of` is better."""
     figure = Interval(*of.measure.ratio[:3])
     return TestVerdict(
         test=test,

@@ -1,7 +1,7 @@
-"""`holds`: nothing ever fails. It states the requests it rests on, and the rate that could have been missed.
+"""`holds`: nothing ever fails. The reason states the number of requests and the failure rate that could be missed.
 
-With no failure in n requests the true rate is below 3 / n (95 %). Discarded trials count too: noise is no reason why a
-request fails.
+Without a failure in n requests the true rate is below 3 / n (95 %). Discarded trials count too: noise does not make a
+request fail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RULE_OF_THREE = 3.0
 
 
 def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
-    """The verdict on a cell that is said to hold."""
+    """The verdict on contestants that should never fail."""
     requests = trials = 0
     for contestant in test.contestants:
         found = ended(evidence, contestant, test.at)
@@ -40,7 +40,7 @@ def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
 
 
 def ended(evidence: Evidence, contestant: str, at: Setting) -> list[Result] | Obstacle:
-    """The trials of a contestant that ran to their end, or to a failure of its own; or why there are none."""
+    """The trials of a contestant that ran to their end or to a failure of the server; or why there are none."""
     leaf = Quantity(contestant=contestant, at=at)
     if not evidence.chosen(leaf):
         return nowhere(evidence)
@@ -58,7 +58,7 @@ def ended(evidence: Evidence, contestant: str, at: Setting) -> list[Result] | Ob
 
 
 def _unmeasured(contestant: str, trials: Sequence[Result]) -> Obstacle:
-    """That a contestant has no trial to judge: it was given up, or none has ended so far."""
+    """Why a contestant has no trial to judge: it was given up, or none has ended so far."""
     failure = next((each.failure for each in trials if each.failure is not None and each.failure.final), None)
     reason = f"no trial of {contestant} so far" if failure is None else f"{contestant} was given up: {failure.line}"
     return Obstacle("undecided", reason)

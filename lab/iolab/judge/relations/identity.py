@@ -1,7 +1,7 @@
 """`identity`: an equation between figures, in every trial, in the published rows, or in both.
 
-A published figure is rounded, so a formula is given all that its rounding allows. It needs no trial. Where a printed
-figure breaks its formula and the one that it should have been does not, the row holds, and the reason says so.
+Published rows need no trial. Their figures are rounded, so a formula holds if any values within the rounding satisfy
+it. If a printed figure breaks its formula and its correction does not, the row holds, and the reason says so.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ ROUNDING: dict[str, dict[str, float]] = {
     },
     "hey": {"time_to_finish": 5e4, "throughput": 5e-5, "latency_mean": 5e4},
 }
-# Rounding of a source that is no tool's output, and what the edges of a window leave of Little's law.
+# The tolerance for figures that are not a tool's output, and for Little's law at the edges of a window.
 SHARE = 0.02
-# A rate in a report is that of its counts and its window, but for the rounding of a float.
+# The rate in a report follows from its count and its window, up to float rounding.
 RATE_SHARE = 1e-6
 
 
 class Span(NamedTuple):
-    """What a rounded figure may have been."""
+    """The values a rounded figure may stand for."""
 
     low: float
     high: float
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A published row of one contestant, and the cell of ours that it stands beside."""
+    """A published row of one contestant, and our cell at the same setting."""
 
     row: Published
     contestant: str
@@ -62,18 +62,18 @@ class Row(NamedTuple):
 
     @property
     def requests(self) -> float | None:
-        """With how many it was measured: as printed, else as ours."""
+        """The number of requests: as printed, else as in our cell."""
         ours = None if self.cell is None else self.cell.load.requests
         return self.row.number(self.contestant, "requests") or ours
 
     @property
     def connections(self) -> float | None:
-        """With how many it was measured: as printed, else as ours."""
+        """The number of connections: as printed, else as in our cell."""
         ours = None if self.cell is None else self.cell.load.connections
         return self.row.number(self.contestant, "connections") or ours
 
     def span(self, metric: str) -> Span | None:
-        """A figure with its rounding; None where the row has none."""
+        """A figure with its rounding; None if the row lacks it."""
         value = self.row.number(self.contestant, metric)
         if value is None:
             return None
@@ -81,7 +81,7 @@ class Row(NamedTuple):
         return Span(value - half, value + half)
 
     def as_printed(self, metric: str) -> Row:
-        """The same row with this figure as it was printed, and not as it should be."""
+        """The same row with this figure as printed, without its correction."""
         own = self.row.figures[self.contestant]
         printed = {metric: own[metric].model_copy(update={"should_be": None})}
         return self._replace(row=updated(self.row, figures={self.contestant: {**own, **printed}}))
@@ -114,7 +114,7 @@ def decide(test: IdentityTest, evidence: Evidence) -> TestVerdict:
 
 
 def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
-    """The formulas over the rows that have the figures for them."""
+    """The verdict on the formulas, over the rows with the figures for them."""
     checked, corrected = 0, list[str]()
     for row in _rows(test, evidence):
         for formula in FORMULAS[test.law]:
@@ -133,13 +133,13 @@ def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle
 
 
 def _sides(formula: Formula, row: Row) -> tuple[Span, Span] | None:
-    """Both sides of an equation in a row; None where the row lacks a figure for it."""
+    """Both sides of an equation in a row; None if the row lacks a figure."""
     left, right = row.span(formula.metric), formula.right(row)
     return None if left is None or right is None else (left, right)
 
 
 def _corrections(row: Row) -> Iterator[str]:
-    """The figures of a row that break a formula as they were printed, and hold as they should be."""
+    """The figures of a row that break a formula as printed and hold as corrected."""
     for metric, figure in row.row.figures.get(row.contestant, {}).items():
         if figure.value is None or figure.should_be is None:
             continue
@@ -159,7 +159,7 @@ def _rows(test: IdentityTest, evidence: Evidence) -> Iterator[Row]:
 
 
 def _reports(published: Iterable[Published]) -> list[tuple[str, Published]]:
-    """The rows of each contestant. Those that have other figures of one setting are the lines of one report."""
+    """The rows of each contestant. Rows with different figures of one setting are lines of one report."""
     reports: list[tuple[str, Published]] = []
     for row in published:
         for contestant in dict.fromkeys((*row.figures, *row.bins)):
@@ -176,13 +176,13 @@ def _reports(published: Iterable[Published]) -> list[tuple[str, Published]]:
 
 
 def _is_part(own: Published, contestant: str, other: str, whole: Published) -> bool:
-    """Whether a row of a contestant and a report of another are of one measurement."""
+    """Whether a row of one contestant and a report of another belong to one measurement."""
     repeats = own.figures[contestant].keys() & whole.figures.get(contestant, {}).keys()
     return contestant == other and own.at == whole.at and not repeats
 
 
 def _cell(comparisons: Sequence[Comparison], row: Published, contestant: str) -> Cell | None:
-    """The cell of ours that a row stands beside."""
+    """Our cell at the setting of a row."""
     cells = (
         each.cells[each.titles.index(contestant)]
         for each in comparisons
@@ -192,7 +192,7 @@ def _cell(comparisons: Sequence[Comparison], row: Published, contestant: str) ->
 
 
 def _rate(row: Row) -> Span | None:
-    """Requests over the time they took."""
+    """Requests / time."""
     seconds = row.span("time_to_finish")
     if seconds is None or row.requests is None or seconds.low <= 0:
         return None
@@ -200,7 +200,7 @@ def _rate(row: Row) -> Span | None:
 
 
 def _time_per_request(row: Row) -> Span | None:
-    """The time it took over the requests."""
+    """Time / requests."""
     seconds = row.span("time_to_finish")
     if seconds is None or row.requests is None:
         return None
@@ -208,7 +208,7 @@ def _time_per_request(row: Row) -> Span | None:
 
 
 def _mean_latency(row: Row) -> Span | None:
-    """Connections over throughput, from the time where it is printed, because that has more digits than the rate."""
+    """Connections / throughput; for ab from the printed time, which has more digits than the rate."""
     each = _time_per_request(row) if row.law == "ab" else None
     rate = row.span("throughput")
     if each is None and rate is not None and rate.low > 0:
@@ -224,7 +224,7 @@ def _transfer_rate(row: Row) -> Span | None:
 
 
 def _bins(row: Row) -> Span | None:
-    """All requests are in the histogram."""
+    """The sum of the histogram."""
     bins = row.row.bins.get(row.contestant)
     return None if bins is None else Span(sum(bins.counts), sum(bins.counts))
 
@@ -247,7 +247,7 @@ FORMULAS: dict[str, tuple[Formula, ...]] = {
 
 
 def _trials(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
-    """The equation in every trial that ended with a report, the discarded ones among them: a broken law discards."""
+    """The verdict on the equation in every trial with a report; discarded ones too, because a broken law discards."""
     names = test.contestants or tuple(dict.fromkeys(t for each in evidence.plan.comparisons for t in each.titles))
     trials, hindered_by = list[Result](), list[Obstacle]()
     for name in names:
@@ -270,7 +270,7 @@ def _trials(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
 
 
 def _littles_law(test: IdentityTest, evidence: Evidence, trials: Sequence[Result]) -> TestVerdict | Obstacle:
-    """How near the trials come to the law. None of them breaks it, but in some it is an upper bound and no equation."""
+    """The verdict on Little's law if no trial breaks it; in some it may be only an upper bound."""
     laws = [law for each in trials if (law := littles_law(evidence.plan.cell(each.trial), each)) is not None]
     if not laws:
         return Obstacle("not measurable here", "in an open loop the number of requests in flight is not known")
@@ -291,9 +291,9 @@ def _law(test: IdentityTest) -> str:
 
 
 def _fault(test: IdentityTest, result: Result) -> str:
-    """What contradicts the equation in a trial; empty where nothing does.
+    """What contradicts the equation in a trial; empty if nothing does.
 
-    Little's law is held against the requests that may be in flight when a trial is judged, so its word is asked here.
+    `judge.trial` checks Little's law and raises a warning, which is read here.
     """
     report = result.report
     assert report is not None, "a trial that ended has a report"
@@ -303,7 +303,7 @@ def _fault(test: IdentityTest, result: Result) -> str:
 
 
 def _report_fault(report: Report, *, has_histogram: bool) -> str:
-    """Whether the rate is that of counts and window, and the histogram holds all requests."""
+    """What is wrong if the rate does not follow from count and window, or the histogram misses requests."""
     requests, window_ns = report.requests.correct, report.end_ns - report.begin_ns
     if not report.gone and abs(report.rate_per_s * window_ns / 1e9 - requests) > RATE_SHARE * requests + 1e-3:
         return f"{requests} requests in {window_ns / 1e9:.3f} s are printed as {number(report.rate_per_s, 6)}/s"

@@ -1,7 +1,7 @@
 """`level`: an absolute value is about a published one, at least, or at most a bound.
 
-All of the interval of the median over blocks must be within the bounds. A published value of another machine stands
-beside ours: without bounds it is at most confirmed in direction, unless something else than the machine fixes it.
+The whole interval of the median over blocks must be within the bounds. Without bounds, a published value from another
+machine gives at most "direction only", unless the value does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def decide(test: LevelTest, evidence: Evidence) -> TestVerdict:
 
 
 def _measured(test: LevelTest, evidence: Evidence) -> tuple[float, float, float, int, Bound] | str:
-    """The value with its interval, in how many blocks, and what the generator left of it."""
+    """The value with its interval, the number of blocks, and whether the generator makes it a bound."""
     if test.of.of is not None and test.of.to is not None:
         measure = quantities.compare(evidence, test.of.of, test.of.to)
         return measure if isinstance(measure, str) else (*measure.ratio[:3], measure.blocks, measure.bound)

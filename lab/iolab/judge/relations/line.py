@@ -1,8 +1,8 @@
 """`line`: a quantity grows linearly along an axis, or along the time of each trial.
 
-Each block gives a straight line of its own by least squares, in which a value of the axis counts by how little it
-varies over the blocks. Slope, intercept and R squared are the means of these. Their intervals come from resampling
-whole blocks, with the percentiles widened for few blocks (Hesterberg 2015: by sqrt(n / (n - 1)) and Student's t).
+Each block gives a line by least squares; a value of the axis is weighted by how little it varies over the blocks.
+Slope, intercept and R squared are the means over the blocks. Their intervals come from resampling whole blocks, with
+the percentiles widened for few blocks (Hesterberg 2015: by sqrt(n / (n - 1)) and Student's t).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from iolab.wording import number
 
 Floats = NDArray[np.float64]
 
-# Fewer points than these show no line.
+# Fewer points show no line.
 POINTS_MIN = 3
 # A slope below this is a rounding error.
 SLOPE_MIN = 1e-12
 # The metrics that are sampled along a trial, by the fields of the samples.
 SAMPLED = {"rss": "rss_bytes", "threads": "threads", "processes": "processes"}
-# A value that happens to vary little must not dominate the fit: its variation counts as at least this share of the
-# usual one.
+# A value that happens to vary little must not dominate the fit: its spread counts as at least this share of the median
+# spread.
 SPREAD_SHARE_MIN = 0.1
 
 
@@ -55,7 +55,7 @@ class End(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A fitted line, from so many blocks."""
+    """A line fitted to `blocks` blocks."""
 
     slope: End
     intercept: End
@@ -90,7 +90,7 @@ def decide(test: LineTest, evidence: Evidence) -> TestVerdict:
 
 
 def _along_axis(test: LineTest, evidence: Evidence) -> list[Floats] | Obstacle:
-    """The line of each block in which all values of the axis were measured."""
+    """The line of each block that measured all values of the axis."""
     values = quantities.along(evidence, test.of, test.along)
     if not all(isinstance(value, int | float) for value, _ in values):
         return Obstacle("undecided", f"the values of {test.along} are not numbers")
@@ -108,7 +108,7 @@ def _along_axis(test: LineTest, evidence: Evidence) -> list[Floats] | Obstacle:
 
 
 def _values(evidence: Evidence, quantity: Quantity) -> dict[int, float]:
-    """A value for each block: of a ratio, the ratio."""
+    """The value of a quantity, or the ratio, by block."""
     if quantity.contestant:
         return dict(quantities.levels(evidence, quantity).values)
     series = quantities.logarithms(evidence, quantity)
@@ -116,7 +116,7 @@ def _values(evidence: Evidence, quantity: Quantity) -> dict[int, float]:
 
 
 def _weights(measured: Floats) -> Floats:
-    """What each value of the axis counts: one over the variance of its blocks."""
+    """The weight of each value of the axis: one over the variance of its blocks."""
     spreads = measured.std(axis=0, ddof=1)
     usual = float(np.median(spreads))
     least = SPREAD_SHARE_MIN * usual
@@ -136,7 +136,7 @@ def _in_time(test: LineTest, evidence: Evidence) -> list[Floats] | Obstacle:
 
 
 def _series(result: Result | None, metric: str) -> tuple[Floats, Floats]:
-    """The seconds and the values of a series along a trial; empty where it has none."""
+    """The seconds and the values of a series along a trial; empty if it has none."""
     nothing = np.empty(0), np.empty(0)
     if result is None or result.report is None:
         return nothing
@@ -159,7 +159,7 @@ def _rates(report: Report) -> tuple[Floats, Floats]:
 
 
 def fitted(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Slope, intercept and R squared of the weighted least squares."""
+    """Slope, intercept and R squared by weighted least squares."""
     total = weights.sum()
     centre_x, centre_y = (weights * x).sum() / total, (weights * y).sum() / total
     slope = (weights * (x - centre_x) * (y - centre_y)).sum() / (weights * (x - centre_x) ** 2).sum()
@@ -175,7 +175,7 @@ def _pooled(lines: Sequence[Floats], seed: int, alpha: float) -> Line:
     n, mean = len(blocks), blocks.mean(axis=0)
     tail = stats.resampled_tail(n, alpha)
     if tail * stats.BLOCK_RESAMPLES < 1:
-        # So far out there is no resampled line, as where a test is one of many.
+        # At such a high confidence, as for one test of many, the percentile is beyond all resampled lines.
         half_widths = stats.student_half_widths(blocks, alpha)
         lows, highs = mean - half_widths, mean + half_widths
     else:
@@ -186,7 +186,7 @@ def _pooled(lines: Sequence[Floats], seed: int, alpha: float) -> Line:
 
 
 def _judged(test: LineTest, line: Line) -> tuple[Judgement, str]:
-    """Every bound must hold; then the published slope is held beside ours."""
+    """The verdict and its reason: every bound must hold; then the published slope is compared."""
     checks = [
         ("slope", met(line.slope.low, line.slope.high, test.slope_at_least, test.slope_at_most)),
         ("intercept", met(line.intercept.low, line.intercept.high, test.intercept_at_least, test.intercept_at_most)),
@@ -212,7 +212,7 @@ def _judged(test: LineTest, line: Line) -> tuple[Judgement, str]:
 
 
 def _more(test: LineTest, line: Line) -> int | None:
-    """By the slope alone: R squared does not become another one with more blocks."""
+    """How many more blocks would decide the slope; more blocks do not change R squared."""
     edges = [each for each in (test.slope_at_least, test.slope_at_most) if each is not None] or [0.0]
     end = line.slope
     if all(end.high < edge or end.low > edge for edge in edges):

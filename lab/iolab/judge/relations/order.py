@@ -1,7 +1,7 @@
-"""`order`: each contestant has more of a metric than the one after it, in every comparison that is selected.
+"""`order`: each contestant has more of a metric than the one after it, in every selected comparison.
 
-All neighbours must differ for the order to hold, so each is held to its own interval. One that is the other way round
-contradicts it, and of many one will seem so by chance: those are corrected after Holm.
+All neighbours must differ for the order to hold, so each ratio needs only its own interval. One reversed ratio
+contradicts the order, and among many one may be reversed by chance, so reversed ratios are corrected after Holm.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from iolab.plan.claims import OrderTest, Quantity
 
 
 class Neighbours(NamedTuple):
-    """Two that follow each other in the order, the place in it, and the ratio of the first to the second."""
+    """Two neighbours in the order, their place in it, and the ratio of the first to the second."""
 
     place: int
     more: str
@@ -63,7 +63,7 @@ def decide(test: OrderTest, evidence: Evidence) -> TestVerdict:
 
 
 def reversed_ones(measures: list[Measure], alpha: float) -> list[int]:
-    """Which of these ratios are below 1, beyond chance among so many."""
+    """The indices of the ratios below 1, after correction for their number."""
     adjusted = stats.holm([each.ratio.p_value for each in measures])
     return [n for n, each in enumerate(measures) if each.most < 1 and adjusted[n] <= alpha]
 
@@ -73,7 +73,7 @@ def _more(each: Neighbours) -> int | None:
 
 
 def _neighbours(test: OrderTest, evidence: Evidence) -> list[Neighbours] | str:
-    """Every pair of neighbours: in each comparison that has both, else as they were measured."""
+    """Every pair of neighbours: in each comparison that has both, else across comparisons."""
     found = []
     for place, (more, less) in enumerate(pairwise(test.contestants)):
         for where, (above, below) in _places(evidence, more, less):

@@ -1,8 +1,8 @@
 """The values of a quantity from stored results, block by block, and the ratio of two quantities.
 
-Two quantities of the same comparisons are paired: each block gives one ratio, whose logarithms are averaged over the
-comparisons of the block, because settings of one block share its minute. Otherwise the two samples are compared as
-such, and drift between them is not removed. What the generator limited is a bound.
+Two quantities of the same comparisons are paired: each block gives one ratio, the mean of the logarithms over its
+comparisons, because the settings of a block are measured close together. Otherwise the two samples are compared
+unpaired, and drift between them is not removed. If the generator was the limit, a value is a bound.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OPPOSITE: dict[Bound, Bound] = {"exact": "exact", "at least": "at most", "at mo
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a run has measured so far: its results, the blocks that count and the verdict of each comparison.
+    """The measurements of a run so far: its results, the blocks that count and the verdict of each comparison.
 
-    `processors` is how many the machine has; None where the record does not say. `confidence` is that of each interval:
-    it is higher where a test is judged as one of many.
+    `processors` is their number in the machine, None if the record lacks it. `confidence` is that of each interval; it
+    is higher if a test is judged as one of many.
     """
 
     plan: Plan
@@ -47,11 +47,11 @@ class Evidence:
 
     @property
     def alpha(self) -> float:
-        """The chance of an error that a test may have."""
+        """The allowed error probability of a test."""
         return 1 - self.confidence
 
     def chosen(self, leaf: Quantity) -> frozenset[int]:
-        """The comparisons that a quantity is measured in, by their index."""
+        """The indices of the comparisons that measure a quantity."""
         return frozenset(
             index
             for index, comparison in enumerate(self.plan.comparisons)
@@ -59,7 +59,7 @@ class Evidence:
         )
 
     def trials(self, leaf: Quantity) -> list[Result]:
-        """All its trials that were run, those that were discarded among them, in the order of the plan."""
+        """All its trials, including discarded ones, in the order of the plan."""
         chosen = self.chosen(leaf)
         return [
             result
@@ -70,9 +70,9 @@ class Evidence:
 
 
 class Series(NamedTuple):
-    """A value for each block: of a quantity, or the logarithm of it; and the comparisons that it is from.
+    """A quantity or its logarithm by block, and the comparisons it comes from.
 
-    `edges` are the core-to-core latencies of the trials it is from, by block and comparison.
+    `edges` are the core-to-core latencies of its trials, by block and comparison.
     """
 
     values: Mapping[int, float]
@@ -82,7 +82,7 @@ class Series(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A measured ratio: `least` and `most` are what is certain of it, wider than its interval where it is a bound."""
+    """A measured ratio. `least` and `most` are its certain ends, wider than the interval if it is a bound."""
 
     ratio: stats.Ratio
     bound: Bound
@@ -99,7 +99,7 @@ class Measure(NamedTuple):
 
     @property
     def words(self) -> str:
-        """`1.17x [1.16, 1.18]`, and that it is not paired."""
+        """`1.17x [1.16, 1.18]`, followed by `, not paired` if it is not."""
         figure = str(Interval(*self.ratio[:3], self.bound))
         return figure if self.is_paired else f"{figure}, not paired"
 
@@ -129,7 +129,7 @@ def _too_few(blocks: int) -> str:
 
 
 def paired(above: Series, below: Series) -> tuple[float, ...]:
-    """The logarithms of the ratio in each block that has both; see `judge.blocks.paired`."""
+    """The logarithm of the ratio in each block that has both; see `judge.blocks.paired`."""
     common = sorted(above.values.keys() & below.values.keys())
     edges = {
         block: [[*above.edges[block][index], *below.edges[block][index]] for index in sorted(above.where)]
@@ -139,7 +139,7 @@ def paired(above: Series, below: Series) -> tuple[float, ...]:
 
 
 def logarithms(evidence: Evidence, quantity: Quantity, within: frozenset[int] | None = None) -> Series:
-    """The logarithm of a quantity in each block in which all of it was measured."""
+    """The logarithm of a quantity in each block that measured all of it."""
     if quantity.of is not None and quantity.to is not None:
         above, below = (logarithms(evidence, each, within) for each in (quantity.of, quantity.to))
         common = sorted(above.values.keys() & below.values.keys())
@@ -150,16 +150,16 @@ def logarithms(evidence: Evidence, quantity: Quantity, within: frozenset[int] | 
             bound=_quotient_bound(above.bound, below.bound),
         )
     series = levels(evidence, quantity, within, positive=True)
-    # A quotient of two latencies is nothing where the generator had a queue of its own.
+    # If the generator had a queue of its own, a ratio of latencies is meaningless.
     return series._replace(bound="unknown") if series.bound == "at most" else series
 
 
 def levels(
     evidence: Evidence, leaf: Quantity, within: frozenset[int] | None = None, *, positive: bool = False
 ) -> Series:
-    """The value of a quantity in each block in which all of it was measured: the mean over its comparisons.
+    """The value of a quantity in each block that measured all of it: the mean over its comparisons.
 
-    A `positive` one is its logarithm, which is not there where it is 0.
+    With `positive` it is the mean of the logarithms, and values of 0 are missing.
     """
     chosen = sorted(evidence.chosen(leaf) if within is None else within)
     seen = {
@@ -184,15 +184,15 @@ def levels(
 
 
 def _is_limited(evidence: Evidence, index: int, leaf: Quantity) -> bool:
-    """Whether the generator was the limit. Any other limit is part of the load and setting of the claim: latency-bound
-    trials decide a claim about one request in flight, as it was published.
+    """Whether the generator was the limit. Any other limit is part of the claim's setting: latency-bound trials decide
+    a claim about one request in flight.
     """
     limit = evidence.verdicts[index].limits.get(leaf.contestant)
     return limit is not None and limit.kind is Bottleneck.GENERATOR
 
 
 def _quotient_bound(above: Bound, below: Bound) -> Bound:
-    """What is left of a quotient of two figures of which each may be a bound."""
+    """The bound on a quotient of two figures that may be bounds."""
     turned = _OPPOSITE[below]
     if above == "exact":
         return turned
@@ -204,7 +204,7 @@ def _joined(one: Mapping[int, Sequence[Edges]], other: Mapping[int, Sequence[Edg
 
 
 def along(evidence: Evidence, quantity: Quantity, axis: str) -> list[tuple[Scalar, Quantity]]:
-    """A quantity at each value of an axis at which all of it is measured: numbers by size, others as in the file."""
+    """A quantity at each value of an axis that measures all of it: numbers by size, others as in the file."""
     values = list(
         dict.fromkeys(
             comparison.setting[axis]
@@ -244,7 +244,7 @@ def _with(quantity: Quantity, at: Mapping[str, Scalar]) -> Quantity:
 
 
 def obstacle(evidence: Evidence, quantities: Iterable[Quantity], *, bounds_decide: bool = False) -> Obstacle | None:
-    """Why these quantities decide nothing; None when they may. A bound decides a direction but never a magnitude."""
+    """Why these quantities decide nothing; None if they may. A bound decides a direction but never a magnitude."""
     for leaf in (leaf for quantity in quantities for leaf in quantity.leaves):
         chosen = evidence.chosen(leaf)
         if not chosen:
@@ -264,18 +264,18 @@ def obstacle(evidence: Evidence, quantities: Iterable[Quantity], *, bounds_decid
 
 
 def nowhere(evidence: Evidence) -> Obstacle:
-    """That no comparison measures it, which a quick run may leave to the full one."""
+    """The obstacle if no comparison measures the quantity; a quick run may leave it to the full one."""
     if evidence.plan.is_quick:
         return Obstacle("full run only", "the quick run does not measure it")
     return Obstacle("undecided", "no comparison measures it")
 
 
 def _obstacle_at(evidence: Evidence, found: ComparisonVerdict, leaf: Quantity) -> Obstacle | None:
-    """Why a comparison says nothing of a contestant; None when it does."""
+    """Why a comparison says nothing about a contestant; None if it does."""
     title = leaf.contestant
     if title in found.left_out:
         return Obstacle("not measurable here", f"{title} was left out of {found.name}: {found.left_out[title]}")
-    # Those of another contestant discard its block too.
+    # A discarded trial of another contestant discards the block too.
     discarded = next(filter(None, (_discarded_for(found, each) for each in (title, *found.titles))), None)
     if found.inconclusive is not None:
         return Obstacle("undecided", f"{found.name} is {found.inconclusive}" + (f"; {discarded}" if discarded else ""))
@@ -290,7 +290,7 @@ def _obstacle_at(evidence: Evidence, found: ComparisonVerdict, leaf: Quantity) -
 
 
 def _discarded_for(found: ComparisonVerdict, title: str) -> str | None:
-    """That the trials of a contestant were discarded, and mostly for what; None where none was."""
+    """Why the trials of a contestant were discarded, mostly; None if none was."""
     counts = {
         each.warning.word: each.trials for each in found.warnings if each.contestant == title and each.warning.discards
     }

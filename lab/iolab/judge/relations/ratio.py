@@ -1,7 +1,7 @@
-"""`ratio`: one quantity is so many times another, or at least or at most so many times.
+"""`ratio`: one quantity is about, at least or at most a given multiple of another.
 
-Bounds come first: all of the interval must be within them. Then the magnitude: Two machines differ, so one that differs
-is not an error of either. Without bounds the published ratio must at least lie on the same side of 1.
+Bounds come first: the whole interval must be within them. Then the magnitude: machines differ, so another magnitude
+does not contradict the claim. Without bounds, the measured ratio must be on the same side of 1 as the published one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def decide(test: RatioTest, evidence: Evidence) -> TestVerdict:
         return hindered(test, Obstacle("undecided", measure), test.published)
     judgement, why = _within(test, measure) if has_bounds else _beside(test, measure.ratio)
     edges = (test.at_least, test.at_most) if has_bounds else (1.0,)
-    # No number of blocks tells more about a ratio that the generator limits.
+    # More blocks tell nothing more about a ratio that the generator limits.
     is_open = judgement == "undecided" and measure.bound == "exact"
     more = more_for_ratio(measure.ratio, measure.blocks, *edges) if is_open else None
     published = "" if test.published is None else f"published {number(test.published)}x, "

@@ -1,4 +1,4 @@
-"""`stated`: a sentence that no run can decide here. Its reason and its date stand on the page all the same."""
+"""`stated`: a claim that no run can decide here. The page still shows it with its reason and date."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """`trend`: along an axis a quantity rises, falls, stays flat, or has its peak at one value.
 
-Rising and falling need every step between neighbours, and a peak every other value, to be decided. Flat is decided by
-equivalence: the whole interval of every value over every other is within what is allowed, so "no difference found" is
-not enough. One of these ratios beyond it contradicts, and of many one will seem so by chance: so that takes an interval
-that is corrected for their number.
+Rising and falling need every step between neighbours to be decided, and a peak its ratio to every other value. Flat is
+decided by equivalence: the whole interval of every ratio must be within the allowed range, so "no difference found" is
+not enough. One ratio beyond the range contradicts; among many one may be beyond it by chance, so its interval is
+corrected for their number.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def decide(test: TrendTest, evidence: Evidence) -> TestVerdict:
 
 
 def _flat(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
-    """Every value over every other: all must be within what is allowed, and one beyond it contradicts."""
+    """The verdict on a flat trend, from the ratio of every value to every other."""
     pairs = list(permutations(values, 2))
-    # Each two values are one more chance to seem apart: the first step of Holm's correction, which decides for all.
+    # Each pair of values is one more test. This is the first step of Holm's correction, which decides for all.
     confidence = 1 - evidence.alpha / (len(pairs) // 2)
     measures, surest = (_compared(evidence, pairs, each) for each in (evidence.confidence, confidence))
     if isinstance(measures, str):
@@ -69,7 +69,7 @@ def _compared(evidence: Evidence, pairs: Iterable[Pair], confidence: float) -> l
 
 
 def _ratio_of_ends(test: TrendTest, judgement: Judgement, pair: Pair, measure: Measure) -> TestVerdict:
-    """The verdict on a flat trend, by the two values that are furthest apart."""
+    """The verdict on a flat trend, by the two most distant values."""
     more = more_for_ratio(measure.ratio, measure.blocks, test.within) if judgement == "undecided" else None
     where = f"{test.along}={pair[0][0]} / {test.along}={pair[1][0]}"
     reason = f"largest / smallest is {measure.words} ({where}), allowed {test.within:g}x{more_words(more)}"
@@ -107,7 +107,7 @@ def _steps(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
 
 
 def _pairs(test: TrendTest, values: Values) -> list[Pair]:
-    """What must be more, and than what."""
+    """The pairs of values whose ratio must be above 1."""
     if test.shape == "rising":
         return [(later, earlier) for earlier, later in pairwise(values)]
     if test.shape == "falling":

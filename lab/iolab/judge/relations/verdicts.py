@@ -1,4 +1,4 @@
-"""The verdict on one test of a claim, and what the relations share: bounds, blocks that are missing, words."""
+"""The verdict on one test of a claim, and what the relations share: bounds, missing blocks, words."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from iolab.wording import number
 Judgement = Literal[
     "confirmed", "direction only", "contradicted", "undecided", "not measurable here", "stated", "full run only"
 ]
-# Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
+# A larger number of further blocks is not printed: another machine or another time of day would help more.
 MORE_BLOCKS_MAX = 200
-# What the interval says of a bound.
+# Whether an interval meets a bound.
 Met = Literal["met", "violated", "open"]
 
 
 class TestVerdict(Frozen):
-    """A test of a claim, the word on it, and the reason in one sentence.
+    """A test of a claim with its verdict and the reason in one sentence.
 
-    `value`, `low` and `high` are the measured figure beside the `published` one, in the same unit: a ratio, or a
-    metric's base unit. Each is None where there is none; an end is None where the generator was the limit.
-    `blocks` is how many blocks it is from, and `blocks_more` about how many more would decide, where that is known.
+    `value`, `low` and `high` are the measured figure, in the unit of the `published` one: a ratio, or a metric's base
+    unit. Missing figures are None; so is an end left open because the generator was the limit. `blocks` is the number
+    of blocks, and `blocks_more` about how many more would decide, if known.
     """
 
     __test__ = False  # pytest takes the name for a test of its own
@@ -42,7 +42,7 @@ class TestVerdict(Frozen):
 
 
 class Obstacle(NamedTuple):
-    """Why a test cannot be decided, and the word for that."""
+    """Why a test cannot be decided, and its verdict."""
 
     judgement: Judgement
     reason: str
@@ -54,7 +54,7 @@ def hindered(test: Test, obstacle: Obstacle, published: float | None = None) -> 
 
 
 def finite(end: float) -> float | None:
-    """An end of an interval as it is stored: None where a limit elsewhere leaves it open."""
+    """An end of an interval as stored: None if it is infinite."""
     return end if math.isfinite(end) else None
 
 
@@ -75,9 +75,9 @@ def bounds_words(at_least: float | None, at_most: float | None, unit: str = "") 
 
 
 def blocks_more(low: float, high: float, blocks: int, distance: float, least: float) -> int | None:
-    """About how many blocks more would take an edge at this distance from the estimate out of the interval.
+    """About how many more blocks would exclude an edge at this distance from the estimate.
 
-    An estimate on the edge would need endlessly many; `least` is the smallest distance that is asked for.
+    An estimate on the edge would need infinitely many, so the distance is at least `least`.
     """
     half_width = (high - low) / 2
     if not math.isfinite(half_width):
@@ -87,7 +87,7 @@ def blocks_more(low: float, high: float, blocks: int, distance: float, least: fl
 
 
 def more_for_ratio(ratio: stats.Ratio, blocks: int, *edges: float | None) -> int | None:
-    """About how many blocks more would take the nearest of these edges out of a ratio's interval."""
+    """About how many more blocks would exclude the nearest of these edges from a ratio's interval."""
     if ratio.low <= 0:
         return None
     centre = math.log(ratio.ratio)

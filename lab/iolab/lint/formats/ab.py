@@ -1,4 +1,4 @@
-"""ab of Apache: labels with values, a table of connection times in milliseconds, percentages."""
+"""Apache's ab: labels with values, a table of connection times in milliseconds, percentages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PERCENTAGE = re.compile(r"^\s{0,8}(\d{1,3})%\s+(\S+)")
 
 def read(lines: Sequence[Line]) -> Run:
     """The run."""
-    # Columns of the row of whole requests, the median among them.
+    # The columns of the row of total times; the fourth is the median.
     times = columns(lines, "Total:", ("least", "mean", "deviation", "", "most"), "ms")
     return Run(
         TOOL,

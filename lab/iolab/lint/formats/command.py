@@ -1,4 +1,4 @@
-"""A command line above its output: what was asked for."""
+"""Parses the command line above an output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from iolab.lint.record import Command, Line
 
 
 class Flags(NamedTuple):
-    """The flags of a tool for requests, connections, requests that one connection carries, a duration and a rate."""
+    """A tool's flags for requests, connections, concurrent requests per connection, duration and rate."""
 
     requests: tuple[str, ...] = ()
     connections: tuple[str, ...] = ("-c",)
@@ -38,7 +38,7 @@ _COMMAND = re.compile(rf"^\s*{_PROMPT}{_BEFORE}(?:\S{{0,200}}/)?(ab|hey|wrk2?|oh
 
 
 def read(line: Line) -> Command | None:
-    """The command in a line; None where it is something else, such as a sentence about a tool."""
+    """The command in a line; None if the line is something else, such as a sentence about a tool."""
     match = _COMMAND.match(line.text)
     if not match:
         return None

@@ -22,7 +22,7 @@ _NAMES: tuple[tuple[str, Kind], ...] = (
 
 
 def read(lines: Sequence[Line]) -> Run:
-    """The run: of its requests, those that did not fail count as successes."""
+    """The run; its requests are the successes and the failures."""
     match = next(begun for line in lines if (begun := START.search(line.text)))
     number = lines[0].number
     words = _NUMBER.findall(match[0])

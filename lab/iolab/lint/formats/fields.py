@@ -1,4 +1,4 @@
-"""What formats share: figures behind labels, and rows of a histogram."""
+"""Shared by formats: figures after labels, quantiles, and bins of a histogram."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iolab.lint.record import Bin, Line, Quantile
 
 
 class Label(NamedTuple):
-    """A pattern whose first group has a figure, and the unit of a number without one."""
+    """A pattern with a figure in its first group, and the default unit of the figure."""
 
     pattern: re.Pattern[str]
     kind: Kind
@@ -35,7 +35,7 @@ def figures(lines: Iterable[Line], labels: Mapping[str, Label]) -> dict[str, Fig
 
 
 def columns(lines: Iterable[Line], start: str, names: Sequence[str], default: str = "") -> dict[str, Figure]:
-    """The times in the row that begins with a word, by the names of their columns."""
+    """The times in the row that begins with `start`, by the names of their columns."""
     for line in lines:
         if line.text.strip().startswith(start):
             words = line.text.strip().removeprefix(start).split()
@@ -46,9 +46,9 @@ def columns(lines: Iterable[Line], start: str, names: Sequence[str], default: st
 
 
 def quantiles(lines: Iterable[Line], pattern: re.Pattern[str], default: str = "") -> tuple[Quantile, ...]:
-    """Quantiles: the first group has the percentage, the second its time. Only those of the first list.
+    """The quantiles of the first list: group 1 of the pattern is the percentage, group 2 the time.
 
-    wrk2 and oha print a second one, of other latencies, if they are asked to.
+    wrk2 and oha may print a second list, of other latencies.
     """
     found: list[Quantile] = []
     for line in lines:
@@ -62,7 +62,7 @@ def quantiles(lines: Iterable[Line], pattern: re.Pattern[str], default: str = ""
 
 
 def bins(lines: Iterable[Line], pattern: re.Pattern[str], default: str) -> tuple[Bin, ...]:
-    """Bins: the first group has the edge, the second the number of requests. Only those of the first histogram."""
+    """The bins of the first histogram: group 1 of the pattern is the edge, group 2 the number of requests."""
     found: list[Bin] = []
     for line in lines:
         match = pattern.match(line.text)
@@ -74,7 +74,7 @@ def bins(lines: Iterable[Line], pattern: re.Pattern[str], default: str) -> tuple
 
 
 def counts(lines: Iterable[Line], pattern: re.Pattern[str]) -> dict[str, Figure]:
-    """Counts by the words beside them, the group `count` by the group `words`; those of the same words add up."""
+    """The counts in the group `count`, by the words in the group `words`; counts of the same words are added."""
     found: dict[str, Figure] = {}
     for line in lines:
         for match in pattern.finditer(line.text):
@@ -86,7 +86,7 @@ def counts(lines: Iterable[Line], pattern: re.Pattern[str]) -> dict[str, Figure]
 
 
 def exact(value: float, line: int) -> Figure:
-    """A count that was added up."""
+    """A computed count."""
     return Figure(value, Span.exactly(value), line, f"{value:.0f}")
 
 

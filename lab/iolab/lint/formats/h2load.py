@@ -1,4 +1,4 @@
-"""h2load of nghttp2: a line of counts, one of statuses, and a table of times."""
+"""nghttp2's h2load: a line of counts, one of statuses, and a table of times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOOL = "h2load"
 START = re.compile(r"starting benchmark\.\.\.|finished in \S{1,20}, ")
 IS = re.compile(r"^finished in ")
 _LABELS = {
-    # A timed run divides by the time that was asked for, without the time the clients take to stop.
+    # The rate of a timed run is over the requested duration, without the time the clients take to stop.
     "duration": label(r"and (\d{1,9}s) of main duration", "time"),
     "finished": label(r"^finished in (\S{1,20}),", "time"),
     "rate": label(r"^finished in \S{1,20}, (\S{1,20}) req/s", "number"),
@@ -34,7 +34,7 @@ def read(lines: Sequence[Line]) -> Run:
     found = figures(lines, _LABELS) | columns(lines, "time for request:", ("least", "most", "mean", "deviation"))
     successes, requests = found.get("successes"), found.get("requests")
     if successes and requests:
-        # Its rate is that of successes; `requests` has those that failed too.
+        # The rate counts successes only; `requests` includes failures.
         found["requests"] = replace(requests, span=Span(min(successes.value, requests.value), requests.value))
     finished = found.pop("finished", None)
     if finished:

@@ -28,7 +28,7 @@ ERROR = re.compile(r"^\s{0,8}\[(?P<count>\d{1,12})\]\s{1,8}(?P<words>.{1,200})")
 
 
 def read(lines: Sequence[Line]) -> Run:
-    """The run. The output has no number of requests: it is the sum of its statuses and errors, as its rate has them."""
+    """The run. hey prints no number of requests: it is the sum of statuses and errors, as in its rate."""
     statuses, errors = counts(lines, STATUS), counts(after(lines, "Error distribution:"), ERROR)
     found = figures(lines, LABELS) | summed([*statuses.values(), *errors.values()])
     for line in lines:
@@ -47,7 +47,7 @@ def read(lines: Sequence[Line]) -> Run:
 
 
 def summed(statuses: Iterable[Figure]) -> dict[str, Figure]:
-    """The requests that ended, with a reply or without one."""
+    """The number of requests that ended, with or without a reply."""
     each = list(statuses)
     if not each:
         return {}

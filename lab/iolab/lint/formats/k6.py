@@ -16,7 +16,7 @@ START = re.compile(
 IS = re.compile(r"\b(?:http_reqs|iterations)\.{2,60}:")
 _PAIR = re.compile(r"\b(avg|min|med|max|p\(\d{1,2}(?:\.\d{1,4})?\))=(\S{1,24})")
 _COUNT_AND_RATE = re.compile(r"^(\d{1,15})\s{1,40}(\S{1,30})/s")
-# Older versions mark what holds with a tick: of http_req_failed that the request failed, and of checks that it passed.
+# Older versions tick what holds: for http_req_failed that the request failed, for checks that the check passed.
 _FAILED = re.compile(r"(?:✓ {1,4}|%\s{1,20})(\d{1,12})(?: out of|\s)")
 _FAILURES = {
     "http_req_failed": _FAILED,
@@ -29,7 +29,7 @@ _NAMES = {"avg": "mean", "min": "least", "max": "most"}
 
 
 def read(lines: Sequence[Line]) -> Run:
-    """The run. Latency is that of requests; iterations, which may sleep, give the law of their virtual users."""
+    """The run. Latencies are those of requests; iterations, which may sleep, are for Little's law of virtual users."""
     found: dict[str, Figure] = {}
     quantiles: list[Quantile] = []
     errors: dict[str, Figure] = {}
@@ -74,12 +74,12 @@ def _count_and_rate(number: int, rest: str, found: dict[str, Figure], names: tup
 
 
 def _pairs(number: int, rest: str) -> list[tuple[str, Figure]]:
-    """Names and times."""
+    """The times of a metric by name, such as `avg` or `p(95)`."""
     return [(name, read) for name, text in _PAIR.findall(rest) if (read := figure(text, number, "time"))]
 
 
 def _failures(number: int, name: str, rest: str) -> Figure | None:
-    """How many requests, checks or iterations failed, where a metric counts these and there are any."""
+    """The number of failed requests, checks or iterations in a metric that counts them; None for 0."""
     pattern = _FAILURES.get(name)
     match = pattern.search(rest) if pattern else None
     failed = figure(match[1], number, "count") if match else None

@@ -1,4 +1,4 @@
-"""oha: the summary of hey in changing units, with a success rate, quantiles to p99.99 and errors by their words."""
+"""oha: hey's summary in changing units, with a success rate, quantiles to p99.99 and errors by their messages."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _LABELS = hey.LABELS | {
 }
 _BIN = re.compile(r"^\s{0,8}(\d{1,9}\.\d{1,9} ?(?:ns|us|ms|s|sec|m|h)?)\s{1,12}\[(\d{1,12})\]")
 _QUANTILE = re.compile(r"^\s{0,8}(\d{1,2}(?:\.\d{1,4})?)% in (.*)")
-# Requests under way at the end of a timed run: no failure of the server.
+# Requests in flight at the end of a timed run, which are not failures of the server.
 UNDER_WAY = "aborted due to deadline"
 
 
 def read(lines: Sequence[Line]) -> Run:
-    """The run. Its number of requests is the sum of its statuses and errors; the output has no other."""
+    """The run. oha prints no number of requests: it is the sum of statuses and errors."""
     statuses = counts(lines, hey.STATUS)
     errors = counts(after(lines, "Error distribution:"), hey.ERROR)
     under_way = errors.pop(UNDER_WAY, None)
     found = figures(lines, _LABELS) | hey.summed([*statuses.values(), *errors.values()])
     if under_way and (answered := found.get("requests")):
-        # Its rate counts them too.
+        # The rate includes them.
         both = Span(answered.value, answered.value + under_way.value)
         found["requests"] = replace(answered, span=both)
     return Run(

@@ -10,7 +10,7 @@ FOR_A_PAGE = (comparison.check, rows.check, prose.check)
 
 
 def findings(page: Page) -> list[Finding]:
-    """Everything found, by line; what cannot be true first."""
+    """All findings by line, the impossible ones first."""
     found = [each for rule in FOR_A_RUN for run in page.runs for each in rule(run)]
     found += [each for rule in FOR_A_PAGE for each in rule(page)]
     return sorted(dict.fromkeys(found), key=lambda each: (each.certainty != "impossible", each.line, each.rule))

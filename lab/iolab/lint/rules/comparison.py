@@ -1,4 +1,4 @@
-"""Whether runs of one page may be compared: equal replies, equal cores, several runs, counted errors, enough digits."""
+"""Checks whether runs of one page are comparable: equal replies and cores, several runs, errors, enough digits."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from iolab.lint.figures import Figure, Span, shown, shown_time
 from iolab.lint.record import TITLES, Finding, Page, Run, Table, inconclusive
 from iolab.wording import listed
 
-# Replies of one length differ by a header or two.
+# Equal replies may differ by a header or two.
 BYTES_RATIO_MAX = 1.1
 CORES_RATIO_MAX = 1.5
-# Rounding may leave a ratio open by this much.
+# How far apart rounding may leave the ends of a ratio.
 RESOLUTION_MAX = 1.1
-# Runs that are compared with each other, which keeps the time short.
+# The largest number of runs to compare with each other, which bounds the time.
 PAIRED_MAX = 200
 # Fields that count errors or successes.
 _ERRORS = {"failed", "failed_share", "successes", "success_rate"}
 _NUMBER = r"(?:\d{1,4}|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|several)"
-# What the text beside a table may say of its figures: how many runs they are of, and that nothing failed.
+# Text beside a table on its number of runs, and that nothing failed.
 _RUNS = re.compile(
     rf"\b{_NUMBER} (?:\w{{1,20}} )?(?:runs|repetitions|repeats|trials|blocks)\b"
     rf"|\b(?:repeated|ran|run|measured) {_NUMBER} times\b"
@@ -37,11 +37,11 @@ _NO_ERRORS = re.compile(
 
 
 def check(page: Page) -> Iterator[Finding]:
-    """What the tables and the outputs of a page do not compare."""
+    """Findings on comparisons within the tables and outputs of a page."""
     for runs in (page.outputs, *(table.runs for table in page.tables)):
         contestants = by_name(runs)
         if len(contestants) > 1:
-            # Some tools count the bytes of bodies alone, and some count kinds of statuses.
+            # Some tools count only the bytes of bodies, and some count classes of statuses.
             if len({run.tool for run in runs if run.name}) == 1:
                 yield from _bytes(contestants)
                 yield from _statuses(contestants)
@@ -59,7 +59,7 @@ def check(page: Page) -> Iterator[Finding]:
 
 
 def by_name(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by the names of what they measured, in the order of the page. A run without a name is none of them."""
+    """The runs of each contestant, in the order of the page, without unnamed runs."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         if run.name:
@@ -68,7 +68,7 @@ def by_name(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _says(page: Page, words: re.Pattern[str]) -> bool:
-    """Whether the text of a page says something of its tables."""
+    """Whether the prose of a page has a match."""
     return any(words.search(line.text) for line in page.prose)
 
 
@@ -77,7 +77,7 @@ def _has_results(table: Table) -> bool:
 
 
 def _bytes(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
-    """Bytes per reply, from the transfer of each contestant."""
+    """Unequal bytes per reply."""
     each = {name: found for name, runs in contestants.items() if (found := _reply(runs))}
     if len(each) < 2:
         return
@@ -95,7 +95,7 @@ def _bytes(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
 
 
 def _reply(runs: Sequence[Run]) -> tuple[Span, int] | None:
-    """The bytes per reply of the first run that tells, and where."""
+    """The bytes per reply of the first run that has them, and the line."""
     for run in runs:
         for above, below in (("bytes", "requests"), ("byte_rate", "rate"), ("body_bytes", "requests")):
             if above in run.figures and below in run.figures and run.figures[below].value:
@@ -122,7 +122,7 @@ def _statuses(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
 
 
 def _cores(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
-    """The first two runs of one case with unequal CPU, one of a core or more."""
+    """The first two runs of one case with unequal CPU, of which one used a core or more."""
     used = [run for runs in contestants.values() for run in runs if "cpu" in run.figures][:PAIRED_MAX]
     for few in used:
         for many in used:
@@ -139,14 +139,14 @@ def _cores(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
 
 
 def _one_case(one: Run, other: Run) -> bool:
-    """Whether two runs differ in their contestant alone."""
+    """Whether two runs differ only in their contestant."""
     settings = [{each for each in run.settings.items() if each[1] != run.name} for run in (one, other)]
     same = all(_text(one, each) == _text(other, each) for each in ("connections", "processes", "size"))
     return one.name != other.name and settings[0] == settings[1] and same
 
 
 def _resolution(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
-    """The latency whose ratio the printed digits leave most open."""
+    """The first latency whose ratio the printed digits leave open, a bounded ratio before an unbounded one."""
     names = list(contestants)
     first, second = (_latencies(contestants[name][0]) for name in names[:2])
     tools = {contestants[name][0].tool for name in names[:2]}
@@ -171,7 +171,7 @@ def _resolution(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
 
 
 def _ends(ratio: Span) -> str:
-    """Between what a ratio is, in words."""
+    """The range of a ratio in words."""
     if math.isfinite(ratio.high):
         return f"{shown(ratio.low)} to {shown(ratio.high)}"
     return f"{shown(ratio.low)} or more" if ratio.low > 0 else "anything"
@@ -187,7 +187,7 @@ def _step(figure: Figure) -> float:
 
 
 def _one_run(table: Table, contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
-    """One row for each contestant and setting, and no column that tells how runs differ."""
+    """One row for each contestant and setting, without a column on repeats or spread."""
     if {"spread", "repeats"} & set(table.fields) or any("±" in cell.text for row in table.rows for cell in row):
         return
     settings = [

@@ -1,4 +1,4 @@
-"""Whether one run bears a conclusion: how long, how many, with which errors, and what a closed loop leaves out."""
+"""Checks whether one run supports a conclusion: its duration, requests and errors, and what a closed loop hides."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from iolab.lint.figures import shown, shown_time
 from iolab.lint.record import Finding, Run, inconclusive
 from iolab.wording import listed, number
 
-# Shorter runs hold a few ticks of the scheduler.
+# Shorter runs have only a few scheduler ticks.
 DURATION_MIN_S = 1.0
-# Requests that must be slower than a quantile before it is more than chance.
+# A quantile needs at least this many slower requests, or it is chance.
 BEYOND_MIN = 10
-# Tools print higher quantiles even with too few requests, so these are reported only in tables.
+# Tools print higher quantiles even with too few requests, so only tables are checked for those.
 PRINTED_MAX = 0.99
-# The tail of an open loop would be this many times as long.
+# Only latencies beyond this multiple of the highest quantile count as a hidden tail.
 HIDDEN_TIMES = 10
 CLOSED_LOOPS = ("ab", "hey", "oha", "h2load")
-# Kinds of errors that are named: each connection that was reset can be a kind of its own.
+# The largest number of named kinds of errors: each reset connection may be a kind of its own.
 KINDS_MAX = 3
-# A client that uses more of a core than this has no time to spare.
+# A client that uses more of a core is saturated.
 CLIENT_CPU_MAX = 0.9
 
 
 def check(run: Run) -> Iterator[Finding]:
-    """What one run does not bear."""
+    """Findings on the evidence of one run."""
     if run.tool != "table":
         yield from _short(run)
     yield from _few(run)
@@ -63,7 +63,7 @@ def _few(run: Run) -> Iterator[Finding]:
 
 
 def _errors(run: Run) -> Iterator[Finding]:
-    """Errors are no fast replies."""
+    """Failures, because their latencies are not those of replies."""
     failures = sorted(run.failures, key=lambda each: -each[1].value)
     if not failures:
         return
@@ -80,7 +80,7 @@ def _errors(run: Run) -> Iterator[Finding]:
 
 
 def _first_requests(run: Run) -> Iterator[Finding]:
-    """The slowest requests are as many as the connections, and as slow as the slowest connect."""
+    """A tail that is the first request of each connection: as many, and about as slow as the slowest connect."""
     connections, most, dial = run.connections, run.figures.get("most"), run.figures.get("dial_most")
     highest = max(run.quantiles, key=lambda each: each.share, default=None)
     if not connections or connections < 2 or not most or not dial or not highest:
@@ -105,10 +105,10 @@ def _first_requests(run: Run) -> Iterator[Finding]:
 
 
 def _hidden_tail(run: Run) -> Iterator[Finding]:
-    """A closed loop sends nothing during a stall.
+    """Coordinated omission: a closed loop sends nothing during a stall.
 
-    Of requests that came at any time, the share that comes during a slow one and waits longer than y is the sum of
-    (latency - y) over slow requests, divided by connections x duration.
+    The share of requests at random times that would wait longer than y is the sum of (latency - y) over slow requests,
+    divided by connections x duration.
     """
     highest = max(
         (each for each in run.quantiles if each.share <= PRINTED_MAX), key=lambda each: each.share, default=None
@@ -132,7 +132,7 @@ def _hidden_tail(run: Run) -> Iterator[Finding]:
 
 
 def _beyond(run: Run, limit: float) -> float:
-    """At least so many seconds were spent beyond a limit, by the histogram, or else by the longest latency alone."""
+    """A lower bound on the seconds spent beyond a limit, from the histogram or the longest latency."""
     most = run.figures.get("most")
     longest = max(0.0, most.span.low - limit) if most else 0.0
     edges = [each.edge.span.low for each in run.bins]

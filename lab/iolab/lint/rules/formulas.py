@@ -1,4 +1,4 @@
-"""Figures of one run that follow from each other: rates, means per request, transfer, histograms, statuses."""
+"""Checks figures of one run that follow from each other: rates, means per request, transfer, histograms, statuses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple
 from iolab.lint.figures import Figure, Span, shown, shown_time
 from iolab.lint.record import TITLES, Finding, Run, impossible, inconclusive
 
-# Tools take the time of the whole, of its measured part, or round it first.
+# The tolerance of each tool: some use the time of the whole run, some of its measured part, some round it first.
 SLACK = {"h2load": 0.01, "k6": 0.03, "hey": 0.001, "oha": 0.001, "wrk": 0.001, "wrk2": 0.001}
-# hey keeps this many results; it counts statuses and quantiles from these alone.
+# hey keeps this many results, and takes statuses and quantiles only from them.
 HEY_RESULTS_MAX = 1_000_000
 _TIMES = {"duration", "request_mean", "across", "mean", "turn"}
 
 
 class Formula(NamedTuple):
-    """A figure that is a product of some others over a product of more, times a constant."""
+    """A figure that equals the product of the figures `above` over the product of those `below`."""
 
     figure: str
     above: tuple[str, ...]
@@ -54,12 +54,12 @@ def _figure(run: Run, name: str) -> float | None:
 
 
 def _work(run: Run) -> float:
-    """Requests, as rate x duration."""
+    """The number of requests, from rate x duration."""
     return (_figure(run, "rate") or 0.0) * (_figure(run, "duration") or 0.0)
 
 
 def _formulas(run: Run) -> Iterator[Finding]:
-    """One finding for each formula that does not hold, or a single one where another number of requests mends all."""
+    """One finding for each broken formula, or a single one if another number of requests explains all."""
     wrong = [formula for formula in FORMULAS if not _holds(formula, run.figures, SLACK.get(run.tool, 0.0))]
     rate, duration, requests = (run.figures.get(name) for name in ("rate", "duration", "requests"))
     if len(wrong) > 1 and rate and duration and requests:
@@ -85,7 +85,7 @@ def _formulas(run: Run) -> Iterator[Finding]:
 
 
 def _holds(formula: Formula, figures: Mapping[str, Figure], slack: float) -> bool:
-    """Whether a formula holds, or misses a figure."""
+    """Whether a formula holds, or a figure for it is missing."""
     printed, value = figures.get(formula.figure), _value(formula, figures)
     return printed is None or value is None or printed.span.meets(value, slack)
 
@@ -117,7 +117,7 @@ def _said(name: str, value: float) -> str:
 
 
 def _sums(run: Run) -> Iterator[Finding]:
-    """The parts of a whole add up."""
+    """Bins or statuses that do not add up to the requests."""
     requests = run.figures.get("requests")
     in_bins = sum(each.requests for each in run.bins)
     if requests and run.bins and not requests.span.meets(Span.exactly(in_bins)) and not run.failures:
@@ -138,7 +138,7 @@ def _sums(run: Run) -> Iterator[Finding]:
 
 
 def _counts(run: Run) -> Iterator[Finding]:
-    """No more successes or failures than requests, and as many requests as were asked for."""
+    """More successes or failures than requests, or fewer requests than the command asks for."""
     requests = run.figures.get("requests")
     for name in ("successes", "failed"):
         part = run.figures.get(name)
@@ -163,13 +163,13 @@ def _counts(run: Run) -> Iterator[Finding]:
 
 
 def _least(tool: str, asked: int, connections: float | None) -> float:
-    """The requests that a tool makes of those that are asked for: hey gives each of its workers equally many."""
+    """The requests a tool makes of those requested: hey gives each worker equally many and drops the rest."""
     workers = int(connections or 50) or 1
     return asked // workers * workers if tool == "hey" else asked
 
 
 def _bytes(run: Run) -> Iterator[Finding]:
-    """Bodies are part of what was transferred, and as long as the document."""
+    """Bodies with more bytes than the transfer, or not as long as the document."""
     whole, bodies, requests = (run.figures.get(name) for name in ("bytes", "body_bytes", "requests"))
     if whole and bodies and bodies.span.low > whole.span.high:
         yield impossible(
@@ -179,7 +179,7 @@ def _bytes(run: Run) -> Iterator[Finding]:
         )
     document, connections = run.figures.get("document"), run.connections or 1.0
     if document and bodies and requests and not run.failures:
-        # Replies under way at the end count their bytes and no request.
+        # Incomplete replies at the end count as bytes but not as requests.
         least, most = document.value * requests.value, document.value * (requests.value + connections)
         if not least <= bodies.value <= most:
             yield impossible(

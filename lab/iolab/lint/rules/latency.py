@@ -1,4 +1,4 @@
-"""Latencies of one run: quantiles in order, within their ends, with a mean that they allow; and Little's law."""
+"""Checks the latencies of one run: the order of quantiles, a mean they allow, and Little's law."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from itertools import accumulate, pairwise
 from iolab.lint.figures import Figure, Span, shown, shown_time
 from iolab.lint.record import Finding, Quantile, Run, impossible, inconclusive
 
-# Histograms of some tools keep three digits.
+# Some tools' histograms keep three digits.
 DIGITS_SLACK = 0.005
-# Mean latency of what completed, and a rate over the whole run: a tool that starts and stops slowly is this far off.
+# The mean latency is over completed requests and the rate over the whole run, so slow starts and stops add this error.
 RAMP_SLACK = 0.03
-# In a closed loop, connections that wait for less than half of the time for replies wait for the client.
+# In a closed loop, connections that wait for replies less than half of the time wait for the client.
 WAITING_MIN = 0.5
 
 
 def check(run: Run) -> Iterator[Finding]:
-    """The latencies of a run."""
+    """Findings on the latencies of a run."""
     yield from _order(run)
     yield from _mean(run)
-    # wrk adds samples that it did not measure after a slow reply, so its mean is not that of its measurements.
+    # After a slow reply wrk adds samples it did not measure, so its mean is not that of its measurements.
     if run.tool not in ("wrk", "k6"):
         yield from _little(run)
     yield from _iterations(run)
 
 
 def _order(run: Run) -> Iterator[Finding]:
-    """A higher quantile is no shorter, and each is between the shortest and the longest."""
+    """A higher quantile that is shorter than a lower one, the shortest and the longest latency included."""
     ends = [Quantile(0.0, each) for each in [run.figures.get("least")] if each]
     ends_after = [Quantile(1.0, each) for each in [run.figures.get("most")] if each]
     steps = [*ends, *sorted(run.quantiles, key=lambda each: each.share), *ends_after]
@@ -48,7 +48,7 @@ def _name(share: float) -> str:
 
 
 def _mean(run: Run) -> Iterator[Finding]:
-    """A mean is between those of the lowest and of the highest latencies that the quantiles allow."""
+    """A mean outside the range that the quantiles allow."""
     mean, most, least = (run.figures.get(name) for name in ("mean", "most", "least"))
     if mean is None:
         return
@@ -67,11 +67,11 @@ def _mean(run: Run) -> Iterator[Finding]:
 def _mean_bounds(quantiles: tuple[Quantile, ...], least: Figure | None, most: Figure | None, one: float) -> Span:
     """The means that latencies with these quantiles can have.
 
-    `one` is the share of one request. The request that a tool takes for a quantile may be the next one, so at least
-    1 - q - one of all are as slow as the quantile q, and at least q - one as fast.
+    `one` is the share of one request. A tool may pick the next request for a quantile, so at least a share of
+    1 - q - one is as slow as the quantile q, and at least q - one as fast.
     """
     steps = sorted(quantiles, key=lambda each: each.share)
-    # Quantiles that fall are another finding: here a step down counts for nothing.
+    # Falling quantiles are another finding; here a step down is ignored.
     lows = [*accumulate((each.within.span.low for each in reversed(steps)), min)][::-1]
     highs = [*accumulate((each.within.span.high for each in steps), max)]
     low = floor = least.span.low if least else 0.0
@@ -88,7 +88,7 @@ def _mean_bounds(quantiles: tuple[Quantile, ...], least: Figure | None, most: Fi
 
 
 def _little(run: Run) -> Iterator[Finding]:
-    """Requests in flight = rate x mean latency: no more than there can be, and in a closed loop not many fewer."""
+    """Requests in flight (rate x mean latency) above what is possible, or in a closed loop far below."""
     rate, mean, slots = run.figures.get("rate"), run.figures.get("mean"), run.slots
     if rate is None or mean is None or not slots:
         return
@@ -122,7 +122,7 @@ def _little(run: Run) -> Iterator[Finding]:
 
 
 def _iterations(run: Run) -> Iterator[Finding]:
-    """k6: iterations per second x their mean duration is the number of virtual users that were busy."""
+    """k6: more busy virtual users (iterations per second x their mean duration) than there are."""
     rate, turn, users = run.figures.get("turn_rate"), run.figures.get("turn"), run.connections
     if rate and turn and users and (rate.span * turn.span).low > users * (1 + RAMP_SLACK):
         yield impossible(

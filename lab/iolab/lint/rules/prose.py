@@ -1,4 +1,4 @@
-"""What a page says beside its figures: claims about them, contestants without results, processors, sizes, code."""
+"""Checks a page's text against its figures: claims, contestants without results, processors, sizes, code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FASTER = re.compile(
 )
 _SLOWER = ("slower", "lower")
 _SAME = re.compile(r"\babout (?:the same|equal)\b|\bnearly (?:the same|equal)\b|\bequally fast\b|\balmost the same\b")
-# What a sentence is about: a claim about something else than rates is not checked.
+# The subject of a sentence; only claims about rates are checked.
 _OF_RATES = re.compile(
     r"\b(?:throughput|requests|req/s|rps|qps|tps|rates?|per second|messages|queries)\b", re.IGNORECASE
 )
@@ -42,19 +42,19 @@ _REPEATED = re.compile(
 )
 _DEFINED = re.compile(r"^\s{0,8}#\s?define ([A-Z][A-Z0-9_]{3,60})\b")
 _CAPITALS = re.compile(r"\b[A-Z][A-Z0-9]{1,30}_[A-Z0-9_]{2,60}\b")
-# How a server waits for a socket, and how many clients it serves at once: a server has one of each.
+# How a server waits for a socket, and how many clients it serves at once. Every server has one of each.
 WAITING = {"blocking", "non-blocking", "nonblocking", "asynchronous", "synchronous"}
 ARRANGEMENT = {"sequential", "iterative", "concurrent", "parallel"}
-# Words of each that exclude each other: a list of alternatives has both.
+# Opposite ways to wait: a list of alternatives has both.
 WAITS, DOES_NOT_WAIT = {"blocking", "synchronous"}, {"non-blocking", "nonblocking", "asynchronous"}
 _TERM = "|".join(sorted(WAITING | ARRANGEMENT, key=lambda word: (-len(word), word)))
 _LIST = re.compile(rf"\b(?:{_TERM})\b(?:(?:,? (?:and|or) |, ?| ?/ ?)(?:{_TERM})\b){{2,9}}")
-# Limits keep the time short for any text: how many names, or sizes, are compared with each other, how many tables are
-# looked through for a claim, and how many claims are checked.
+# Limits that bound the time for any text: the names or sizes compared with each other, the tables searched for a claim,
+# and the claims checked.
 NAMES_MAX = 100
 TABLES_MAX = 20
 CLAIMS_MAX = 1_000
-# How many gains a sentence lists.
+# The largest number of gains in a sentence.
 LISTED_MAX = 10
 
 
@@ -66,7 +66,7 @@ class _Gains(NamedTuple):
 
 
 def check(page: Page) -> Iterator[Finding]:
-    """What the text of a page says against its figures."""
+    """Findings on the text of a page."""
     yield from _claims(page)
     yield from _announced(page)
     sizes = sorted({run.figures["size"].value for run in page.runs if "size" in run.figures})[:NAMES_MAX]
@@ -79,7 +79,7 @@ def check(page: Page) -> Iterator[Finding]:
 
 
 def _claims(page: Page) -> Iterator[Finding]:
-    """A percentage, or `about the same`, against the rates of two contestants."""
+    """A percentage, or `about the same`, that the rates of two contestants contradict."""
     measured = [_Rates(runs) for runs in (page.outputs, *(table.runs for table in page.tables[:TABLES_MAX]))]
     for line, faster, same in islice(_claimed(page), CLAIMS_MAX):
         gained = next(filter(None, (rates.gains_in(line.text) for rates in measured)), None)
@@ -108,14 +108,14 @@ def _claimed(page: Page) -> Iterator[tuple[Line, re.Match[str] | None, re.Match[
 
 
 def _is_of_rates(sentence: str, faster: re.Match[str] | None) -> bool:
-    """Whether a claim is about rates: what is `faster` is, and what is `more` only if the sentence names rates."""
+    """Whether a claim is about rates: `faster` is, unless the sentence names others; `more` only if it names rates."""
     if _OF_RATES.search(sentence):
         return True
     return (faster is None or faster["way"] in ("faster", "slower")) and not _OF_OTHERS.search(sentence)
 
 
 def _agrees(claim: re.Match[str], gain: float) -> bool:
-    """Whether a gain is what a claim says: 25 % faster is 20 % slower, seen from the other side."""
+    """Whether a gain agrees with a claim; 25 % faster is 20 % slower in the other direction."""
     slower = 100 - 100 / (1 + gain / 100) if gain > -100 else gain
     size, said = abs(slower if claim["way"] in _SLOWER else gain), float(claim["percent"])
     bound = claim["bound"] or ""
@@ -170,7 +170,7 @@ def _equal(one: Run, other: Run) -> bool:
 
 
 def _announced(page: Page) -> Iterator[Finding]:
-    """Numbered contestants of a list, as server-1 to server-4, of which some have no row."""
+    """Numbered contestants in a list, such as server-1 to server-4, of which some have no row."""
     cells = [cell.text for table in page.tables for row in table.rows for cell in row]
     measured = " | ".join((*cells, *(table.heading for table in page.tables), *(run.name for run in page.runs))).lower()
     items = [(line, match[1].lower(), match[2]) for line in page.prose if (match := _ITEM.match(line.text))]
@@ -205,7 +205,7 @@ def _processors(line: Line) -> Iterator[Finding]:
 
 
 def _axes(line: Line) -> Iterator[Finding]:
-    """A list of models that names ways to wait and ways to serve many side by side."""
+    """A list of models that mixes ways to wait with ways to serve many clients."""
     if not re.search(r"\bmodels?\b", line.text, re.IGNORECASE):
         return
     found = _LIST.search(line.text.lower())
@@ -222,7 +222,7 @@ def _axes(line: Line) -> Iterator[Finding]:
 
 
 def _sizes(line: Line, sizes: Sequence[float]) -> Iterator[Finding]:
-    """Sizes that repeating one message cannot give."""
+    """Sizes that are not multiples of the repeated message."""
     repeated = _REPEATED.search(line.text)
     if not repeated or not int(repeated[1]):
         return
@@ -239,7 +239,7 @@ def _sizes(line: Line, sizes: Sequence[float]) -> Iterator[Finding]:
 
 
 def _names(page: Page) -> Iterator[Finding]:
-    """A name in code that nearly is one that the code defines."""
+    """A name in code that is not defined but resembles a defined one."""
     defined = {match[1] for line in page.prose if (match := _DEFINED.match(line.text))}
     if not defined:
         return
@@ -257,7 +257,7 @@ def _names(page: Page) -> Iterator[Finding]:
 
 
 def _settings(page: Page) -> Iterator[Finding]:
-    """Two columns of settings of one contestant, of which one has settings that the other lacks."""
+    """Two columns of settings for one contestant, one of which lacks settings of the other."""
     for table in page.tables:
         stems = [re.search(r"\b(?:system|server|sys) ?-?(\d{1,3})\b", title, re.IGNORECASE) for title in table.titles]
         for at, first in enumerate(stems):

@@ -1,4 +1,4 @@
-"""Rows of a table against each other: gaps, units, equal work, shares, memory, averages of quantiles."""
+"""Checks the rows of a table against each other: gaps, units, work, shares, memory, averages of quantiles."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from iolab.lint.figures import Figure, Span, figure, shown, shown_time
 from iolab.lint.record import Cell, Finding, Page, Run, Table, impossible, inconclusive
 from iolab.lint.rules.evidence import DURATION_MIN_S
 
-# A column of numbers: cells that say nothing in it are gaps.
+# From this share of numbers on, a column is numeric and its other cells are gaps.
 NUMBERS_SHARE_MIN = 0.5
 EMPTY = ("", "-", "–", "—", "n/a", "na", "?", "(missing)", "missing", "none")
-# Two figures of one case differ by more than runs do.
+# Figures of one case further apart do not come from repeated runs.
 SAME_CASE_RATIO_MAX = 1.2
-# Rows that are compared with each other, which keeps the time short.
+# The largest numbers of rows and tables to compare with each other, which bound the time.
 PAIRED_MAX = 200
 TABLES_MAX = 20
-# A count is a multiple of so many connections by chance once in so many.
+# A count is a multiple of n connections by chance once in n.
 ROUND_MIN = 100
-# A count with fewer digits before its zeros is the one that was asked for.
+# A count with at most three digits before its zeros is a requested one.
 _ASKED = re.compile(r"\d{1,3}0*")
 _WORK = re.compile(r"\b(\d[\d,]{3,14}) (?:messages|requests|calls|round trips)\b")
 _AVERAGE = re.compile(r"^(?:average|avg|mean|overall|total|all)\b", re.IGNORECASE)
@@ -33,7 +33,7 @@ _PART = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)\s?%?\s?(each)?")
 
 
 def check(page: Page) -> Iterator[Finding]:
-    """What rows contradict or leave out."""
+    """Findings on the rows of all tables."""
     for table in page.tables:
         for rule in (_short, _gaps, _units, _rounds, _shares, _share_of_what, _memory, _averages):
             yield from rule(table)
@@ -80,7 +80,7 @@ def _numeric(table: Table) -> list[Column]:
 
 
 def _gaps(table: Table) -> Iterator[Finding]:
-    """Rows that leave out what other rows tell; those that leave out the same are one finding."""
+    """Rows without a figure that others have; rows that lack the same ones are one finding."""
     needed = [each for each in _numeric(table) if each.field in (*_RESULTS, "across") or columns.quantile(each.field)]
     if len(table.rows) < 2:
         return
@@ -103,7 +103,7 @@ _RESULTS = ("rate", "duration", "mean", "request_mean", "byte_rate")
 
 
 def _computed(table: Table, row: Sequence[Cell], missing: Sequence[Column]) -> str:
-    """What a missing figure must be, or that errors are to be counted."""
+    """What a missing figure must be, or what a failed run needs."""
     run = next((run for run in table.runs if run.line == row[0].line), None)
     duration, requests = ((run.figures.get(name) if run else None) for name in ("duration", "requests"))
     if [each.field for each in missing] == ["across"] and duration and requests and requests.value:
@@ -133,7 +133,7 @@ def _units(table: Table) -> Iterator[Finding]:
 
 
 def _work(table: Table, page: Page) -> Iterator[Finding]:
-    """Rate x duration is the work, where the page says how much it was and most rows agree."""
+    """Rates that contradict the amount of work in the text, if most rows agree with it."""
     if "requests" in table.fields:
         return
     rows = [
@@ -156,7 +156,7 @@ def _work(table: Table, page: Page) -> Iterator[Finding]:
 
 
 def _rounds(table: Table) -> Iterator[Finding]:
-    """Counts of some rows are multiples of the connections, and others are not: those rounds were cut."""
+    """Counts that are not multiples of the connections, while those of other rows are: cut rounds."""
     rows = [
         (run, run.figures["requests"], run.figures["connections"].value)
         for run in table.runs
@@ -177,7 +177,7 @@ def _rounds(table: Table) -> Iterator[Finding]:
 
 
 def _shares(table: Table) -> Iterator[Finding]:
-    """CPU shares of server and clients add up to the whole."""
+    """CPU shares of server and clients that do not add up to the whole."""
     whole, parts = (_at(table, name) for name in ("cpu", "cpu_parts"))
     if whole is None or parts is None:
         return
@@ -197,7 +197,7 @@ def _shares(table: Table) -> Iterator[Finding]:
 
 
 def _readings(text: str, run: Run | None) -> list[tuple[float, float]]:
-    """Sums of the parts with their rounding: `each` may stand for one, for two or for all processes."""
+    """The possible sums of the parts, with their rounding: `each` may mean one, two or all processes."""
     parts = _PART.findall(text)
     if len(parts) < 2 or "/" not in text:
         return []
@@ -214,7 +214,7 @@ def _at(table: Table, field: str) -> int | None:
 
 
 def _share_of_what(table: Table) -> Iterator[Finding]:
-    """CPU shares of several machines, without saying of what."""
+    """CPU shares of several machines that may be of a core or of a machine."""
     at, machine = (
         _at(table, "cpu"),
         next(
@@ -238,7 +238,7 @@ def _share_of_what(table: Table) -> Iterator[Finding]:
 
 
 def _memory(table: Table) -> Iterator[Finding]:
-    """More processes share the same connections, and each takes more memory."""
+    """More memory per process although more processes share the same connections."""
     rows = [
         run
         for run in table.runs
@@ -266,7 +266,7 @@ def _memory(table: Table) -> Iterator[Finding]:
 
 
 def _comparable(one: Run, other: Run) -> bool:
-    """Whether both have the same settings, but for text that only one of them has."""
+    """Whether both have the same values in all common settings, except those with a slash in the title."""
     differing = [
         title for title in one.settings.keys() & other.settings.keys() if one.settings[title] != other.settings[title]
     ]
@@ -274,7 +274,7 @@ def _comparable(one: Run, other: Run) -> bool:
 
 
 def _averages(table: Table) -> Iterator[Finding]:
-    """A quantile that is the mean of quantiles."""
+    """A figure for a quantile that is the mean of quantiles."""
     for at, (field, title) in enumerate(zip(table.fields, table.titles, strict=True)):
         share = columns.quantile(field)
         if share is None:
@@ -318,7 +318,7 @@ def _differ(figures: Sequence[Figure]) -> bool:
 
 
 def _same_case(page: Page) -> Iterator[Finding]:
-    """Two tables below one heading that share a figure of one case and have other figures for another case."""
+    """Two tables under one heading that share a figure of one case but have different ones for another case."""
     tables = page.tables[:TABLES_MAX]
     for at, table in enumerate(tables):
         for other in tables[at + 1 :]:
@@ -326,13 +326,13 @@ def _same_case(page: Page) -> Iterator[Finding]:
                 continue
             pairs = [(run, each) for run in table.runs[:PAIRED_MAX] for each in other.runs[:PAIRED_MAX]]
             pairs = [pair for pair in pairs if _is_one_case(*pair)]
-            # Tables without a figure in common may be of two workloads, as text between them says.
+            # Tables without a common figure may be of two workloads, named in the text between them.
             if any(_ratio(*pair) == 1 for pair in pairs):
                 yield from (found for pair in pairs for found in _differing(*pair))
 
 
 def _is_one_case(one: Run, other: Run) -> bool:
-    """Whether two runs are of the same contestant and settings."""
+    """Whether two runs have the same contestant and settings."""
     fixed = ("connections", "requests", "size", "processes")
     both = [name for name in fixed if name in one.figures and name in other.figures]
     alike = all(one.figures[name].value == other.figures[name].value for name in both)
@@ -340,12 +340,12 @@ def _is_one_case(one: Run, other: Run) -> bool:
 
 
 def _result(one: Run, other: Run) -> str | None:
-    """The result that two runs have in common."""
+    """The name of a result that both runs have."""
     return next((name for name in ("rate", "duration") if name in one.figures and name in other.figures), None)
 
 
 def _ratio(one: Run, other: Run) -> float:
-    """How far apart the results of two runs are; 0 where they have none in common."""
+    """The ratio of the larger to the smaller result of two runs; 0 if they have none in common."""
     name = _result(one, other)
     low, high = sorted((one.figures[name].value, other.figures[name].value)) if name else (0.0, 0.0)
     return high / low if low > 0 else 0.0
