@@ -1,1 +1,1 @@
-"""This machine: its processors, what it forbids, what else runs on it, and what its processes have used."""
+"""This machine: its processors, its restrictions, its background load, and what its processes have used."""

@@ -1,8 +1,8 @@
-"""Control groups: limits of the kernel on the processes of one server, and on nothing else.
+"""Control groups: kernel limits on the processes of one server, and on nothing else.
 
-A controller is in a hierarchy of version 2 or in one of version 1. Groups are made where this process itself is, or
-above, and only where the controller is enabled already: the lab never changes the machine. A group is a locked folder,
-so one that is left can be told from one in use.
+A controller is in a hierarchy of version 2 or of version 1. Groups are made in this process's own group or above it,
+and only if the controller is already enabled: the lab never changes the machine. A group is a locked folder, which
+tells a leftover from one in use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from iolab.machine.files import PROC, read
 Controller = Literal["cpu", "memory", "pids"]
 
 PREFIX = "iolab-"
-# How often the kernel looks at a quota: its own default, and what container runtimes leave.
+# The period of a quota: the kernel's default, and the usual choice of container runtimes.
 PERIOD_US = 100_000
 # Ended processes leave a group within milliseconds; one that waits for a disk takes longer.
 REMOVE_S_MAX, PAUSE_S = 2.0, 0.01
@@ -41,7 +41,7 @@ class Home(NamedTuple):
 
 
 class Throttling(NamedTuple):
-    """Periods of a CPU quota since the group was made, those in which it was spent, and for how long tasks waited."""
+    """Since the group was made: periods of the CPU quota, exhausted periods, and how long tasks waited."""
 
     periods: int
     throttled: int
@@ -57,11 +57,11 @@ class Groups:
 
     @property
     def members(self) -> tuple[Path, ...]:
-        """The files that a process writes 0 to in order to be limited, with all that it starts."""
+        """Files that a process writes 0 to in order to limit itself and all that it starts."""
         return tuple(folder / "cgroup.procs" for folder in self._each)
 
     def throttling(self) -> Throttling | None:
-        """What the CPU quota has done so far; None without one."""
+        """The use of the CPU quota so far; None without a quota."""
         if "cpu" not in self.folders:
             return None
         version, folder = self.folders["cpu"]
@@ -70,18 +70,18 @@ class Groups:
         return Throttling(said.get("nr_periods", 0), said.get("nr_throttled", 0), waited_ns)
 
     def processes_refused(self) -> int:
-        """How many processes or threads were not started because of the limit."""
+        """How many processes or threads the limit kept from starting."""
         return _numbers(self.folders["pids"].folder / "pids.events").get("max", 0) if "pids" in self.folders else 0
 
     def memory_refused(self) -> int:
-        """How many processes were ended because they needed more memory than the limit."""
+        """How many processes were killed for exceeding the memory limit."""
         if "memory" not in self.folders:
             return 0
         version, folder = self.folders["memory"]
         return _numbers(folder / ("memory.oom_control" if version == 1 else "memory.events")).get("oom_kill", 0)
 
     def remove(self) -> None:
-        """Ends what is left in the groups and removes them. May be called again."""
+        """Kills the processes left in the groups and removes the groups. May be called again."""
         _remove(self._each, self.locks)
 
     @property
@@ -90,7 +90,7 @@ class Groups:
 
 
 def why_not(controller: Controller) -> str:
-    """Why groups with this controller cannot be made here; empty where they can."""
+    """Why groups with this controller cannot be made here; empty if they can."""
     try:
         homes({controller})
     except NoGroups as reason:
@@ -99,7 +99,7 @@ def why_not(controller: Controller) -> str:
 
 
 def make(*, cores: float | None = None, memory_bytes: int | None = None, processes: int | None = None) -> Groups:
-    """Makes groups with these limits; raises NoGroups, and then nothing is left."""
+    """Makes groups with these limits; raises NoGroups and leaves nothing behind."""
     wanted: dict[Controller, float | None] = {"cpu": cores, "memory": memory_bytes, "pids": processes}
     limits = {controller: value for controller, value in wanted.items() if value is not None}
     places = homes(limits.keys())
@@ -119,7 +119,7 @@ def make(*, cores: float | None = None, memory_bytes: int | None = None, process
 
 
 def remove_leftovers() -> None:
-    """Removes the empty groups of labs that have died. A group in use is locked, or has tasks."""
+    """Removes the empty groups of labs that have died. A group in use is locked or has tasks."""
     places = (homes({controller}).values() for controller in ("cpu", "memory", "pids") if not why_not(controller))
     for home in {home for place in places for home in place}:
         for folder in locked_folders.left(home.folder, PREFIX):
@@ -144,16 +144,16 @@ def homes(controllers: Collection[Controller], proc: Path = PROC) -> dict[Contro
 
 
 def versions(root: Path = Path("/")) -> dict[str, int]:
-    """The version of the hierarchy that each controller is in, of those the lab uses and where there is one."""
+    """The hierarchy version of each controller that the lab uses and this kernel has."""
     mounts = dict(_mounts(read(root / "proc/self/mountinfo") or ""))
     second = next(said("", ("cgroup.controllers",), root), "").split()
     return {name: 1 if name in mounts else 2 for name in get_args(Controller) if name in mounts or name in second}
 
 
 def said(controller: str, names: Sequence[str], root: Path = Path("/")) -> Iterator[str]:
-    """What files of these names say in the control group of this process and in those above it, the nearest first.
+    """The contents of these files in the control group of this process and in its ancestors, nearest first.
 
-    In a container the path of the group may be that of the host; then only the root of the hierarchy is there.
+    In a container the group's path may be the host's; then only the root of the hierarchy exists.
     """
     mounts = dict(_mounts(read(root / "proc/self/mountinfo") or ""))
     key = controller if controller in mounts else ""
@@ -167,7 +167,7 @@ def said(controller: str, names: Sequence[str], root: Path = Path("/")) -> Itera
 
 def _first_home(controller: str, mount: Path, path: str) -> Home:
     folder = mount / path.strip("/")
-    # In a container the path may be that of the host, and the container's own group is mounted.
+    # In a container the path may be the host's, and the container's own group is mounted.
     folder = folder if folder.is_dir() else mount
     if not os.access(folder, os.W_OK):
         raise NoGroups(f"{folder} cannot be written: run as root, or with control groups of your own")
@@ -185,7 +185,7 @@ def _second_home(controllers: Sequence[str], mount: Path | None, path: str) -> H
     ]
     if not enabled:
         raise NoGroups(f"no control group above this process passes {names} on: start iolab in a systemd scope")
-    # A process is moved by writing to the group both of its places are in.
+    # Moving a process requires write access to the common ancestor of its old and new group.
     usable = (folder for folder in enabled if all(os.access(at, os.W_OK) for at in (folder, folder / "cgroup.procs")))
     folder = next(usable, None)
     if folder is None:
@@ -194,7 +194,7 @@ def _second_home(controllers: Sequence[str], mount: Path | None, path: str) -> H
 
 
 def _mounts(mountinfo: str) -> Iterator[tuple[str, Path]]:
-    """Where each controller of version 1 is mounted, and version 2 under the name ""."""
+    """The mount point of each version 1 controller, and of version 2 under the name ""."""
     for line in mountinfo.splitlines():
         head, _, tail = line.partition(" - ")
         kind, _, options = (*tail.split(), "", "")[:3]
@@ -206,7 +206,7 @@ def _mounts(mountinfo: str) -> Iterator[tuple[str, Path]]:
 
 
 def _paths(membership: str) -> Iterator[tuple[str, str]]:
-    """The group of this process by controller, that of version 2 under the name ""."""
+    """The group of this process by controller; version 2 is under the name ""."""
     for line in membership.splitlines():
         _, names, path = line.split(":", 2)
         yield from ((name, path) for name in names.split(","))
@@ -224,7 +224,7 @@ def _limit(controller: Controller, home: Home, value: float) -> None:
         (folder / "cpu.cfs_quota_us").write_text(str(round(value * PERIOD_US)))
     else:
         sizes = ("memory.max",) if version == 2 else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-        # Swap would be memory without a limit. The kernel has its files only where it counts swap.
+        # Swap would be memory without a limit. The kernel has these files only if it counts swap.
         swap = {"memory.swap.max": "0"} if version == 2 else {}
         for name, text in ({size: str(int(value)) for size in sizes} | swap).items():
             if name in sizes[:1] or (folder / name).exists():
@@ -237,7 +237,7 @@ def _members(folder: Path) -> list[int]:
 
 
 def _remove(folders: Sequence[Path], locks: list[int]) -> None:
-    """Ends what is left in these groups, removes them, and gives their locks back."""
+    """Kills the processes left in these groups, removes the groups, and releases their locks."""
     deadline = time.monotonic() + REMOVE_S_MAX
     while folders := [folder for folder in folders if not _removed(folder)]:
         for pid in {pid for folder in folders for pid in _members(folder)}:
@@ -262,6 +262,6 @@ def _removed(folder: Path) -> bool:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """A file of `name number` lines; empty once the group is gone."""
+    """Parses a file of `name number` lines; empty once the group is removed."""
     rows = (line.split() for line in (read(path) or "").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}

@@ -1,4 +1,4 @@
-"""One thing that `doctor` has looked at: what it found, what that means for a user, and what would change it."""
+"""One check of `doctor`: what it found, what that means for a user, and what would change it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 
 Topic = Literal["noise", "processors", "limits", "features"]
 Status = Literal["ok", "warn", "bad"]
-# How a fix begins that no command on this machine can make.
+# Prefix of a fix that no command on this machine can make.
 CANNOT = "cannot be changed here: "
 
 
 class Check(NamedTuple):
-    """A thing that was looked at. `fix` is a command, or begins with CANNOT; it is empty where the status is ok."""
+    """One check. `fix` is a command or begins with CANNOT; empty if the status is ok."""
 
     topic: Topic
     status: Status

@@ -1,4 +1,4 @@
-"""The processors of this machine, and which of them a server and its load get."""
+"""The processors of this machine, and how they are divided between a server and its load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Cpu(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CpuSets:
-    """Which processors the server and the generator are bound to (empty: not bound), and why, in one sentence."""
+    """The processors that the server and the generator are bound to (empty: not bound), and why, in one sentence."""
 
     server: tuple[int, ...]
     load: tuple[int, ...]
@@ -34,10 +34,10 @@ class CpuSets:
 def choose_cpus(topology: Sequence[Cpu], workers: int = 1, threads: int = 1) -> CpuSets:
     """Processors for `workers` of a server and `threads` of a generator that share no core, not even as SMT siblings.
 
-    One logical processor of each core comes first, within one NUMA node if one suffices, and the first core is left to
-    interrupts and to the lab where there are cores to spare. Where cores are short, siblings are used, but a core
-    never serves both sides. Where even these are fewer than workers and threads, each side shares a part of the cores
-    in proportion. Only on a single core nothing is bound.
+    One logical processor of each core is used first, on one NUMA node if one is enough. The first core is left to
+    interrupts and to the lab if there are cores to spare. With too few cores, siblings are used, but a core never
+    serves both sides. With too few siblings, the cores are divided in proportion and each side shares its part. On a
+    single core nothing is bound.
     """
     cores = cores_of(topology)
     if len(cores) == 1:
@@ -62,9 +62,9 @@ def choose_cpus(topology: Sequence[Cpu], workers: int = 1, threads: int = 1) -> 
 
 
 def cpus_beside(topology: Sequence[Cpu], taken: Sequence[int], wanted: int) -> tuple[int, ...]:
-    """Processors of at most `wanted` cores that share none with those that are taken.
+    """One processor each of at most `wanted` cores that contain none of `taken`.
 
-    Those of the same NUMA node come first. A processor that is taken but not there leaves nothing free.
+    Cores of the same NUMA node come first. Empty if a taken processor does not exist.
     """
     known = {cpu.id: cpu for cpu in topology}
     if not set(taken) <= known.keys():
@@ -76,19 +76,19 @@ def cpus_beside(topology: Sequence[Cpu], taken: Sequence[int], wanted: int) -> t
 
 
 def one_cpu(topology: Sequence[Cpu]) -> tuple[int, ...]:
-    """One processor for both sides: of the second core, where there is one, for the first serves interrupts."""
+    """One processor for both sides: on the second core if there is one, because the first serves interrupts."""
     cores = cores_of(topology)
     return (cores[1 if len(cores) > 1 else 0][0],)
 
 
 def topology(sys_cpu: Path = SYS_CPU, allowed: Iterable[int] | None = None) -> tuple[Cpu, ...]:
-    """The processors this process may use, in order of their numbers."""
+    """The processors this process may use, sorted by number."""
     ids = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
     return tuple(_cpu(sys_cpu / f"cpu{id_}", id_) for id_ in ids)
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Reads processors written as `0,2` or `0-3`; raises PlanError for what this process may not use."""
+    """Parses processors such as `0,2` or `0-3`; raises PlanError for one that this process may not use."""
     try:
         cpus = cpu_numbers(text)
     except ValueError as error:
@@ -114,7 +114,7 @@ def cores_of(topology: Sequence[Cpu]) -> list[list[int]]:
 
 
 def _whole_cores(cores: Sequence[list[int]], wanted: int) -> tuple[tuple[int, ...], list[list[int]]]:
-    """The processors of as many whole cores as hold `wanted` threads, and the cores that are left."""
+    """The processors of enough whole cores for `wanted` threads, and the remaining cores."""
     taken: list[int] = []
     rest = list(cores)
     while rest and len(taken) < wanted:
@@ -125,5 +125,5 @@ def _whole_cores(cores: Sequence[list[int]], wanted: int) -> tuple[tuple[int, ..
 def _cpu(folder: Path, id_: int) -> Cpu:
     core, package = read(folder / "topology/core_id"), read(folder / "topology/physical_package_id")
     node = next((int(path.name[4:]) for path in folder.glob("node[0-9]*")), 0)
-    # A machine that does not say has a core for each processor, as far as is known.
+    # Without topology information, each processor counts as a core.
     return Cpu(id_, id_ if core is None else int(core), max(0, int(package or 0)), node)

@@ -1,6 +1,6 @@
 """Whether this machine is fit to measure: what each figure means, and the command that would improve it.
 
-Pure functions over what was read, tried and measured elsewhere. Nothing here reads or changes the machine.
+Pure functions over figures that were read or measured elsewhere. Nothing here reads or changes the machine.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from iolab.machine.limit_checks import limit_checks
 from iolab.plan.plan import BLOCKS_MAX
 from iolab.results.records import SAME_TOPOLOGY_MAX
 
-# Beyond these, doctor says something.
+# Thresholds beyond which doctor reports a finding.
 LOAD_PER_CPU_MAX = 0.2
 STEAL_SHARE_MAX = 0.01
 FOREIGN_CORES_MAX = 0.05
-# A command as a user would type it, in a fix.
+# The command in a fix, as a user would type it.
 COMMAND = "iolab vs A B"
 GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
-# What forbids user namespaces, by its value, and the value that allows them.
+# Settings that forbid user namespaces at one value, and the value that allows them.
 NO_NAMESPACES = (
     ("kernel.unprivileged_userns_clone", "0", "1"),
     ("user.max_user_namespaces", "0", "10000"),
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
 )
-# The controller behind each limit on a server that a control group may be needed for.
+# The controller behind each limit on a server that may need a control group.
 CONTROLLERS = {"cpu_quota": "cpu", "memory_limit_bytes": "memory", "processes_max": "pids"}
 
 
 class Tried(NamedTuple):
-    """Why what some trials need is not to be had here; empty where it is.
+    """Why this machine lacks a feature that some trials need; empty where it has it.
 
-    `limits` are those on a server. `no_path` is None where there is no engine to make one.
+    `limits` are limits on a server, by setting. `no_path` is None without an engine, which makes paths.
     """
 
     limits: Mapping[str, str] = {}
@@ -89,7 +89,7 @@ def _noise_checks(noise: Noise | None) -> Iterator[Check]:
 
 
 def _more_blocks(noise: Noise, resolution: Resolution) -> str:
-    """The run that finds the difference that is wanted, where that takes long."""
+    """The run that would resolve the target difference, if it takes long."""
     need = next(each for each in resolution.needs if each.difference == DIFFERENCE_WANTED)
     if need.blocks > BLOCKS_MAX:
         return f"{CANNOT}it takes {need.blocks:,} blocks: measure at another hour, or on processors of your own"

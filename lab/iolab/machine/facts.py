@@ -1,4 +1,4 @@
-"""The machine as it is: what goes into every record."""
+"""The facts of the machine that every record holds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def describe(engine: Description | None = None, versions: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The circumstances of a run, for machine.json. What cannot be read is None, never a guess."""
+    """The circumstances of a run, for machine.json. A value that cannot be read is None, never a guess."""
     cpuinfo = read(PROC / "cpuinfo") or ""
     meminfo = read(PROC / "meminfo") or ""
     here = topology()
     return {
         "schema": 1,
-        # Trials are comparable only while these stay as they are; the store refuses to mix them.
+        # Trials are comparable only while these are the same; the store refuses to mix them.
         "identity": {
             "host": platform.node(),
             "kernel": platform.release(),
@@ -61,9 +61,9 @@ def describe(engine: Description | None = None, versions: Mapping[str, str] | No
 
 
 def cgroup_cpus(cgroup: Path = CGROUP, membership: str | None = None) -> float | None:
-    """How many processors the control group's quota allows at once (v2, else v1); None when it sets no limit.
+    """How many processors the control group's quota allows at once (v2, else v1); None without a limit.
 
-    The smallest quota from our group up to the root counts, because each of them binds.
+    The smallest quota from our group up to the root counts, because each of them applies.
     """
     lines = (membership if membership is not None else read(PROC / "self/cgroup") or "").splitlines()
     limits = []
@@ -111,7 +111,7 @@ def _sysctl(name: str) -> str | None:
 
 
 def _up(root: Path, path: str) -> list[Path]:
-    """The folders of a control group and of all its parents; in a container only the root may exist."""
+    """The folders of a control group and its parents; in a container only the root may exist."""
     folder = root / path.strip("/")
     return [folder, *(parent for parent in folder.parents if parent == root or root in parent.parents)]
 
@@ -127,6 +127,6 @@ def _v1_quota(folder: Path) -> float | None:
 
 
 def _after(text: str, name: str) -> str | None:
-    """The value of the first line `name : value`."""
+    """The value of the first `name : value` line."""
     found = (line.partition(":")[2].strip() for line in text.splitlines() if line.partition(":")[0].strip() == name)
     return next(found, None)

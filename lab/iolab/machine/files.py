@@ -1,4 +1,4 @@
-"""Where the kernel says what a machine is, and reading it."""
+"""The files in which the kernel describes a machine, and how to read them."""
 
 from __future__ import annotations
 

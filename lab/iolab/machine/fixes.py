@@ -1,6 +1,6 @@
-"""The commands that would change a limit or a setting of this machine, as this user would type them.
+"""Commands that change a limit or a setting of this machine, as this user would type them.
 
-They are only printed: the lab changes nothing. Where no command here can do it, the line says why and who can.
+They are only printed: the lab changes nothing. If no command here can do it, the line says why and who can.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import shlex
 from iolab.machine.check import CANNOT
 from iolab.machine.host_limits import CAP_SYS_RESOURCE, HostLimits, Limit
 
-# The flag of ulimit for each limit, and in how many bytes the shell counts.
+# The flag of ulimit for each limit, and the unit of its value in bytes.
 ULIMITS = {"nofile": ("-n", 1), "nproc": ("-u", 1), "memlock": ("-l", 1_024)}
-# What shows a user which programs are in the way.
+# Shows which programs are in the way.
 WHAT_RUNS = "top -b -n 1 -o %CPU | head -15  # end what should not run"
 WHAT_TAKES_MEMORY = "ps aux --sort=-rss | head  # end what should not run"
-# What only the start of a container, or of the unit of a service, decides.
+# What can be set only when a container, or the unit of a service, starts.
 START = f"{CANNOT}start the container with"
 NO_QUOTA = f"{CANNOT}start the container without --cpus, or the unit without CPUQuota"
 MORE_TASKS = f"{START} --pids-limit -1, or the unit with TasksMax=infinity"
@@ -31,22 +31,21 @@ def sysctl(host: HostLimits, name: str, value: str) -> str:
     setting = f"{name}={shlex.quote(value)}"
     if "/proc/sys" not in host.read_only:
         return f"{_sudo(host)}sysctl -w {setting}"
-    # Those of the network belong to its namespace, so a container has its own.
+    # Settings of the network belong to its namespace, so a container has its own.
     is_own = name.startswith("net.")
     remedy = f"start the container with --sysctl {setting}" if is_own else f"on the host, sysctl -w {setting}"
     return f"{CANNOT}/proc/sys is read-only: {remedy}"
 
 
 def into_file(host: HostLimits, file: str, value: str) -> str:
-    """Writes a value into a file of /sys, or into all those that a pattern names."""
+    """Writes a value into a file of /sys, or into all files that match a pattern."""
     if "/sys" in host.read_only:
         return f"{CANNOT}/sys is read-only: on the host, write {value} into {file}"
     return f"echo {value} | {_sudo(host)}tee {file}"
 
 
 def ulimit(host: HostLimits, name: str, limit: Limit, needed: int, wanted: int) -> str:
-    """Raises a limit of the shell that iolab is started from, and of all that it starts: as far as it may by itself
-    where that is all that is needed, or to what is wanted."""
+    """Raises a limit of the shell that starts iolab: up to the hard limit if that is enough, else to `wanted`."""
     flag, unit = ULIMITS[name]
     if limit.hard >= needed:
         return f"ulimit -S {flag} {int(min(limit.hard, wanted)) // unit}"
@@ -63,7 +62,7 @@ def as_root(command: str) -> str:
 
 
 def tun(host: HostLimits) -> str:
-    """Loads the module of the kernel that makes /dev/net/tun; a container is given the device instead."""
+    """Loads the kernel module behind /dev/net/tun; a container is given the device instead."""
     return TUN_DEVICE if "/proc/sys" in host.read_only else f"{_sudo(host)}modprobe tun"
 
 

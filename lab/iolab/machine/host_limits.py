@@ -1,6 +1,6 @@
-"""What this machine allows a process and a user: descriptors, tasks, memory, ports, and what the kernel offers.
+"""What this machine allows a process and a user: descriptors, tasks, memory, ports, and kernel features.
 
-All of it is read from files below one folder, which is / but in tests. What cannot be read is None, never a guess.
+Everything is read from files below one folder: /, or a test's. A value that cannot be read is None, never a guess.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ SYSCTLS = (
 )
 # Folders of settings that containers often mount read-only.
 SETTINGS = ("/proc/sys", "/sys")
-# The file that turns turbo frequencies on and off, below SYS_CPU, with its words for on and off.
+# The file below SYS_CPU that turns turbo frequencies on and off, and its values for on and off.
 TURBO = (("intel_pstate/no_turbo", "0", "1"), ("cpufreq/boost", "1", "0"))
 SYS_CPU = "sys/devices/system/cpu"
 
 
 class Limit(NamedTuple):
-    """A limit of a process: it may raise the soft one to the hard one by itself. Infinite where there is none."""
+    """A limit of a process, which may raise the soft one up to the hard one. Infinite if unlimited."""
 
     soft: float
     hard: float
 
 
 class Turbo(NamedTuple):
-    """Whether turbo frequencies are on, and what is to be written into which file to turn them off."""
+    """Whether turbo frequencies are on, the file that controls them, and the value that turns them off."""
 
     is_on: bool
     file: str
@@ -47,8 +47,8 @@ class Turbo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """What this machine allows. `sysctls` has those that this kernel has, `groups` the version of the hierarchy of each
-    controller, and `group_processes` and `group_bytes` the least that a control group from ours upwards allows.
+    """What this machine allows. `sysctls` holds those that this kernel has, `groups` the version of each controller's
+    hierarchy. `group_processes` and `group_bytes` are the smallest limits from our control group up to the root.
     """
 
     user: int | None = None
@@ -69,7 +69,7 @@ class HostLimits:
 
     @property
     def is_root(self) -> bool:
-        """Whether this is root, as far as this namespace is concerned."""
+        """Whether this process is root within its user namespace."""
         return self.user == 0
 
     def may(self, capability: int) -> bool:
@@ -77,16 +77,16 @@ class HostLimits:
         return bool(self.capabilities >> capability & 1)
 
     def sysctl(self, name: str) -> str | None:
-        """A setting of the kernel; None where it has no such setting."""
+        """A kernel setting; None if this kernel does not have it."""
         return (self.sysctls or {}).get(name)
 
     def number(self, name: str) -> int | None:
-        """A setting of the kernel that is a number."""
+        """A numeric kernel setting."""
         text = self.sysctl(name)
         return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
     def facts(self) -> dict[str, Any]:
-        """Everything as JSON has it: a limit that is none is "unlimited"."""
+        """Everything as JSON; an infinite limit is "unlimited"."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
@@ -124,12 +124,12 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """A file of `name: value` lines."""
+    """Parses a file of `name: value` lines."""
     return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
 
 
 def _limit(text: str, name: str) -> Limit | None:
-    """A line of /proc/self/limits: its name, the soft limit, the hard one and the unit."""
+    """A line of /proc/self/limits: name, soft limit, hard limit and unit."""
     line = next((line for line in text.splitlines() if line.startswith(name)), None)
     if line is None:
         return None
@@ -142,7 +142,7 @@ def _least(texts: Iterable[str]) -> int | None:
 
 
 def _is_read_only(mountinfo: str, folder: str) -> bool:
-    """Whether the innermost mount that a folder is in is read-only; of two on one another, the later one."""
+    """Whether the innermost mount of a folder is read-only; of stacked mounts, the last one counts."""
     innermost, is_read_only = "", False
     for line in mountinfo.splitlines():
         point, options = line.split()[4:6]

@@ -1,7 +1,7 @@
-"""Python interpreters by the names that plans use: where each is, and whether a server ran on the one it was to run on.
+"""Python interpreters by the names that plans use: where each is, and whether a server ran on the requested one.
 
 `gil` and `nogil` are the twins that `make interpreters` builds: one version, one set of flags. `system` is the python3
-on PATH. `3.12` is the python3.12 on PATH, `3.14t` the free-threaded python3.14t. A version is never taken for another.
+on PATH, `3.12` the python3.12 on PATH, `3.14t` the free-threaded python3.14t. One version never replaces another.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from iolab.machine import twins
 
 SYSTEM = "system"
 ON_PATH = re.compile(r"python(3\.\d{1,2}t?)")
-# How long an interpreter may take to say what it is.
+# How long an interpreter may take to describe itself.
 ANSWERS_S_MAX = 15.0
-# What an interpreter is asked: what a server says of it, before any import that could turn the GIL on.
+# Makes an interpreter print what a server reports of its own, before any import that could turn the GIL on.
 QUESTION = """
 import json, sys, sysconfig
 print(json.dumps({"program": sys.executable, "said": {
@@ -38,7 +38,7 @@ print(json.dumps({"program": sys.executable, "said": {
 
 
 class NoInterpreter(IolabError):
-    """There is no such interpreter here. The message is one line: its name, and the `remedy`."""
+    """No such interpreter on this machine. The message is one line: its name and the `remedy`."""
 
     def __init__(self, name: str, remedy: str) -> None:
         super().__init__(f"needs the interpreter {name}: {remedy}")
@@ -47,7 +47,7 @@ class NoInterpreter(IolabError):
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """An interpreter that was found under a name, and what it says of itself."""
+    """The interpreter found under a name, and its own description."""
 
     name: str
     program: Path
@@ -55,12 +55,12 @@ class Interpreter:
 
     @property
     def version(self) -> str:
-        """Its version, as 3.13.5."""
+        """Its version, such as 3.13.5."""
         return number(self.said)
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """A description for display."""
         return f"{self.version} {'with' if self.said.gil_built else 'without'} the GIL: {self.program}"
 
 
@@ -71,7 +71,7 @@ def find(name: str) -> Interpreter:
     if name != SYSTEM and ON_PATH.fullmatch(f"python{name}") is None:
         raise NoInterpreter(name, "there is none of that name: use gil, nogil, system, or a version such as 3.12")
     called = "python3" if name == SYSTEM else f"python{name}"
-    # A wrapper of that name may stand for a version that is not installed, so each is asked.
+    # A wrapper of that name may stand for a version that is not installed, so each candidate is run.
     answers = (_asked(place / called) for place in _path())
     found = next((each for each in answers if each is not None and not refusal(name, each[1])), None)
     if found is None:
@@ -80,13 +80,15 @@ def find(name: str) -> Interpreter:
 
 
 def why_not(name: str) -> str:
-    """Why there is no interpreter of a name, and what would help; empty where there is one."""
+    """Why there is no interpreter of a name, and what would help; empty if there is one."""
     found = _find(name)
     return str(found) if isinstance(found, NoInterpreter) else ""
 
 
 def found() -> dict[str, Interpreter | NoInterpreter]:
-    """The twins, the system's interpreter and every version on PATH, by name. Of those on PATH, only what answers."""
+    """The twins, the system's interpreter and every version on PATH, by name. Versions on PATH that do not run are left
+    out.
+    """
     hits = (ON_PATH.fullmatch(name) for place in _path() for name in _names(place))
     versions = sorted({hit[1] for hit in hits if hit is not None}, key=lambda text: (len(text.rstrip("t")), text))
     always = {name: _find(name) for name in (*twins.TWINS, SYSTEM)}
@@ -94,10 +96,10 @@ def found() -> dict[str, Interpreter | NoInterpreter]:
 
 
 def refusal(asked: str, said: PythonState | None, twin: PythonState | None = None) -> str:
-    """Why a server did not run on the interpreter that was asked for, in one line; empty where it did.
+    """Why a server did not run on the requested interpreter, in one line; empty if it did.
 
-    `said` is what it said of its interpreter after its imports, and `twin` what the same server said on the twin. Where
-    both are known they must be alike in all but the GIL, down to the compiled extensions that were loaded.
+    `said` is its description of its interpreter after its imports, and `twin` that of the same server on the twin. If
+    both are known, they must match in all but the GIL, including the loaded compiled extensions.
     """
     if said is None:
         return f"asked for {asked}, and the ready line does not say what runs the server: add interpreter to it"
@@ -106,7 +108,7 @@ def refusal(asked: str, said: PythonState | None, twin: PythonState | None = Non
 
 
 def other_build(found: Interpreter, said: PythonState | None) -> str:
-    """Why a server did not run on the interpreter that was found under its name, in one line; empty where it did."""
+    """Why a server did not run on the interpreter found under the requested name, in one line; empty if it did."""
     own = found.said
     if said is None or (said.version, said.flags, said.gil_built) == (own.version, own.flags, own.gil_built):
         return ""
@@ -115,7 +117,7 @@ def other_build(found: Interpreter, said: PythonState | None) -> str:
 
 
 def number(said: PythonState) -> str:
-    """A version without what follows, as 3.13.5."""
+    """The bare version number, such as 3.13.5."""
     return said.version.partition(" ")[0]
 
 
@@ -132,7 +134,7 @@ def _another_version(asked: str, said: PythonState) -> str:
 
 
 def _another_gil(asked: str, said: PythonState) -> str:
-    """Whether it has the GIL where it must not, or the other way round: as it was built, and as it is now."""
+    """Why the GIL is on or off against the request, as built and as it is now; empty if it matches."""
     if asked == SYSTEM:
         return ""
     wants_gil = asked != "nogil" and not asked.endswith("t")
@@ -147,7 +149,7 @@ def _another_gil(asked: str, said: PythonState) -> str:
 
 
 def _unlike(said: PythonState, twin: PythonState) -> str:
-    """In what two twins differ besides the GIL; empty where in nothing."""
+    """How two twins differ besides the GIL; empty if they do not."""
     for what, here, there in (
         ("runs on another version", (number(said),), (number(twin),)),
         ("was built with other flags", _flags(said), _flags(twin)),
@@ -159,7 +161,7 @@ def _unlike(said: PythonState, twin: PythonState) -> str:
 
 
 def _flags(said: PythonState) -> tuple[str, ...]:
-    """The flags that decide how it runs: not where it is installed, and not whether it has a GIL."""
+    """The flags that affect how it runs: not the install location, and not the GIL."""
     flags = shlex.split(said.flags or "")
     return tuple(flag for flag in flags if flag != "--disable-gil" and not flag.startswith("--prefix="))
 
@@ -196,7 +198,7 @@ def _names(place: Path) -> list[str]:
 
 
 def _asked(program: Path) -> tuple[Path, PythonState] | None:
-    """Where an interpreter really is, and what it says of itself; None where it does not answer."""
+    """The real path of an interpreter and its own description; None if it does not run."""
     try:
         found = program.stat()
         return _answer(program, found.st_mtime_ns, found.st_size)
@@ -206,7 +208,7 @@ def _asked(program: Path) -> tuple[Path, PythonState] | None:
 
 @functools.lru_cache(maxsize=64)
 def _answer(program: Path, _changed_ns: int, _size: int) -> tuple[Path, PythonState] | None:
-    # -I, so that neither a variable nor a file of the user decides what it says.
+    # -I keeps variables and files of the user from changing the result.
     words = [str(program), "-I", "-S", "-c", QUESTION]
     try:
         ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS_S_MAX, check=True)

@@ -1,4 +1,4 @@
-"""What the limits of this machine mean for a user, and the command that would raise one that is low."""
+"""What the limits of this machine mean for a user, and the commands that raise a low one."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from iolab.machine.check import Check, check
 from iolab.machine.host_limits import CAP_IPC_LOCK, HostLimits
 from iolab.wording import gigabytes
 
-# Beyond these a limit is a finding. A few thousand connections are what the published experiments need, and of threads
-# and processes as many, because some models have one for each connection.
+# Below these a limit is a finding. The published experiments need a few thousand connections and as many threads and
+# processes, because some models have one for each connection.
 CONNECTIONS_MIN = TASKS_MIN = 4_096
 SOMAXCONN_MIN = 1_024
 # Half of the default range of Linux.
 PORTS_MIN = 14_116
 AVAILABLE_BYTES_MIN = 1 << 30
-# What Linux gives since 5.16. The 64 KiB of older ones are less than one ring takes.
+# The default since Linux 5.16. The earlier 64 KiB are less than one ring takes.
 LOCKED_BYTES_MIN = 8 << 20
-# The engine keeps 64 descriptors for itself, and two for a listener (crates/engine/src/spec/limits.rs).
+# The engine keeps 64 descriptors for itself, and two for each listener (crates/engine/src/spec/limits.rs).
 DESCRIPTORS_RESERVED = 66
-# What to raise a limit to: the most that Linux allows unless it was told otherwise.
+# The targets for raised limits: the most that Linux allows by default.
 DESCRIPTORS_WANTED, PIDS_WANTED, MAPS_WANTED, TASKS_WANTED = 1_048_576, 4_194_304, 1_048_576, 1_048_576
 LOCKED_BYTES_WANTED = 1 << 30
-# A thread maps its stack and the guard below it.
+# A thread maps its stack and a guard page.
 MAPS_A_THREAD = 2
 GROUP = "the control group"
-# Others may pace what they send with timers.
+# Other programs may pace their sends with timers.
 UNPACED = frozenset({"cubic", "reno"})
 
 
 def limit_checks(host: HostLimits, *, has_io_uring: bool) -> Iterator[Check]:
-    """One check for each limit, those that this machine does not tell left out."""
+    """One check for each limit that this machine reports."""
     yield from _descriptors(host)
     yield from _tasks(host)
     yield from _memory(host)
@@ -75,7 +75,9 @@ def _connections(descriptors: float) -> str:
 
 
 def _tasks(host: HostLimits) -> Iterator[Check]:
-    """Processes and threads: the least of what user, kernel and control group allow, and what one process can map."""
+    """Processes and threads: the least of the limits of user, kernel and control group, and of what one process can
+    map.
+    """
     if not (bounds := list(_task_bounds(host))):
         return
     most, name, fix = min(bounds)
@@ -90,11 +92,11 @@ def _tasks(host: HostLimits) -> Iterator[Check]:
 
 
 def _task_bounds(host: HostLimits) -> Iterator[tuple[float, str, str]]:
-    """Each limit on processes and threads: the number, its name, and what raises it."""
+    """Each limit on processes and threads: the number, its name, and the command that raises it."""
     for name, wanted in (("kernel.threads-max", TASKS_WANTED), ("kernel.pid_max", PIDS_WANTED)):
         if (number := host.number(name)) is not None:
             yield number, name, fixes.sysctl(host, name, str(wanted))
-    # The limit of a user does not bind root.
+    # The limit of a user does not apply to root.
     if host.processes is not None and not host.is_root:
         yield host.processes.soft, "ulimit -u", fixes.ulimit(host, "nproc", host.processes, TASKS_MIN, TASKS_WANTED)
     if host.group_processes is not None:
@@ -114,7 +116,7 @@ def _memory(host: HostLimits) -> Iterator[Check]:
 
 
 def _locked(host: HostLimits) -> Iterator[Check]:
-    """Memory that the kernel must keep in place. It is counted for each user without CAP_IPC_LOCK."""
+    """Memory that the kernel keeps locked. It is counted per user without CAP_IPC_LOCK."""
     limit = host.locked_bytes
     if limit is None or host.may(CAP_IPC_LOCK):
         return

@@ -1,7 +1,6 @@
-"""Folders of a process, marked so that others know them from those that a killed process left.
+"""Folders of a process that other processes can tell from the leftovers of a killed one.
 
-Each is locked by the process that made it. The kernel drops the lock when that process dies, also when it is one of
-another container.
+Each is locked by its process. The kernel drops the lock when that process dies, even in another container.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ _NUMBERS = itertools.count(1)
 
 
 def made(home: Path, prefix: str) -> tuple[Path, int]:
-    """A new folder for this user alone, and the descriptor that holds its lock; raises OSError."""
+    """Makes a folder that only this user can enter, with a descriptor that holds its lock; raises OSError."""
     while True:
         folder = home / f"{prefix}{os.getpid()}-{next(_NUMBERS)}"
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
-            # A dead process had the same number.
+            # Left by a dead process with the same id.
             continue
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            # Another lab took this folder for one that was left.
+            # Another lab removed this folder as a leftover before it was locked.
             continue
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,7 +38,7 @@ def made(home: Path, prefix: str) -> tuple[Path, int]:
 
 
 def left(home: Path, prefix: str) -> Iterator[Path]:
-    """The folders of this user that no process holds; each is locked until the next one is asked for."""
+    """Yields this user's folders that no process holds; each stays locked until the next is requested."""
     for folder in home.glob(f"{prefix}*"):
         if re.fullmatch(rf"{re.escape(prefix)}\d+-\d+", folder.name) is None:
             continue
@@ -50,7 +49,7 @@ def left(home: Path, prefix: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[int]:
-    """Holds the lock of a folder; raises OSError where another process has it."""
+    """Holds the lock of a folder; raises OSError if another process has it."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Whether a machine has what an experiment, a contestant or a claim needs, and what is missing where it has not."""
+"""Whether a machine meets the needs of an experiment, a contestant or a claim, and what is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iolab.wording import gigabytes
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What there is of what can be needed. Each `why_not` is empty where the thing is there, else one reason."""
+    """What the machine has of what may be needed. Each `why_not` is one reason, or empty if the feature is there."""
 
     cpus: tuple[int, ...]
     memory_bytes: int
@@ -30,18 +30,18 @@ class Facts:
 
 
 def here(**why_not: Any) -> Facts:
-    """The facts of this machine, with the reasons that are known elsewhere."""
+    """The facts of this machine, with reasons that the caller knows."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Facts(tuple(cpu.id for cpu in topology()), memory_bytes, **why_not)
 
 
 def unmet(needs: Needs, facts: Facts) -> str:
-    """What is missing, as `needs 4 processors (2 found)`; empty where nothing is."""
+    """What is missing, such as `needs 4 processors (2 found)`; empty if nothing is."""
     return "; ".join(_missing(needs, facts))
 
 
 def unmet_cpus(cpus: Iterable[int], facts: Facts) -> str:
-    """Which of these processors is not there; empty where all are."""
+    """The first of these processors that is missing; empty if all exist."""
     absent = sorted(set(cpus) - set(facts.cpus))
     return f"needs processor {absent[0]} ({len(facts.cpus)} found)" if absent else ""
 

@@ -1,7 +1,7 @@
-"""The kernel's counters of listening sockets: which connections a server had no room for.
+"""The kernel's counters of listening sockets: connections that a server had no room for.
 
-They count for a whole network namespace. On loopback that is the machine's, so the connections of other programs are
-among them; over a path it is the server's own.
+They count for a whole network namespace. On loopback they include the connections of other programs; over a path they
+are the server's own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 
 class ListenCounters(NamedTuple):
-    """How often, since the namespace exists, listening sockets had no room.
+    """How often listening sockets had no room, since the namespace was created.
 
-    `drops` counts every SYN and every last ACK of a handshake that a listening socket dropped. `overflows` are those of
-    them that found the queue of `accept` full, and `syn_queue_drops` those that found too many handshakes under way and
-    SYN cookies off. Where cookies are on, `syn_cookies_sent` counts the handshakes that went on without a place in that
-    queue.
+    `drops` counts every SYN and every final ACK of a handshake that a listening socket dropped. Of these, `overflows`
+    found the accept queue full, and `syn_queue_drops` found too many open handshakes with SYN cookies off. With cookies
+    on, `syn_cookies_sent` counts the handshakes that continued without a place in that queue.
     """
 
     overflows: int = 0
@@ -25,16 +24,16 @@ class ListenCounters(NamedTuple):
     syn_queue_drops: int = 0
 
     def since(self, before: ListenCounters) -> ListenCounters:
-        """What was counted after `before`."""
+        """The counts since `before`."""
         return ListenCounters(*(max(0, now - then) for now, then in zip(self, before, strict=True)))
 
 
-# What the kernel calls them, in the order of the fields.
+# The kernel's names, in the order of the fields.
 NAMES = ("ListenOverflows", "ListenDrops", "SyncookiesSent", "TCPReqQFullDrop")
 
 
 def listen_counters(pid: int) -> ListenCounters | None:
-    """The counters of the network namespace that a process is in; None where the process is gone."""
+    """The counters of the network namespace of a process; None if the process has ended."""
     try:
         return parsed(Path(f"/proc/{pid}/net/netstat").read_text())
     except OSError:
@@ -42,7 +41,7 @@ def listen_counters(pid: int) -> ListenCounters | None:
 
 
 def parsed(text: str) -> ListenCounters:
-    """The counters in a text of the form of /proc/net/netstat. One that this kernel does not have counts nothing."""
+    """Parses counters in the format of /proc/net/netstat. A counter that this kernel lacks is 0."""
     rows = [line.split() for line in text.splitlines() if line.startswith("TcpExt:")]
     names, values = rows if len(rows) == 2 else ([], [])
     found = dict(zip(names, values, strict=False))

@@ -1,4 +1,4 @@
-"""What else the machine did while something was measured."""
+"""The load of other programs during a measurement."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from iolab.machine.files import PROC, read
 from iolab.machine.proc import TICK_NS
 from iolab.results.records import MachineNoise
 
-# What the kernel does after the end of a thread or process: it leaves the thread off the account of its process, or
-# does the work in threads of its own. Servers that start 15,000 to 30,000 threads a second took 5 to 8 microseconds
-# for each. Without this allowance their own ends would look like a foreign load.
+# Kernel work after the end of a thread or process: the kernel leaves the ended thread off the account of its process,
+# or does the work in its own threads. Servers that start 15,000 to 30,000 threads a second took 5 to 8 microseconds for
+# each. Without this allowance the ends of their own threads would look like foreign load.
 END_NS_MAX = 10_000
 
 
 class Ticks(NamedTuple):
     """The processor time in /proc/stat at one instant, in nanoseconds summed over all processors.
 
-    `interrupts_ns` is time in interrupts where the kernel keeps it apart from the tasks it interrupted, else 0.
-    `started` counts the processes and threads that were started since boot.
+    `interrupts_ns` is time in interrupts if the kernel accounts for it separately from the interrupted tasks, else 0.
+    `started` counts the processes and threads started since boot.
     """
 
     total_ns: int
@@ -33,10 +33,10 @@ class Ticks(NamedTuple):
 
 
 def ticks(stat: str | None = None, *, apart: bool | None = None) -> Ticks:
-    """Reads /proc/stat, or the text of one; `apart` is what `interrupts_apart` says, unless given.
+    """Parses /proc/stat or `stat`; `apart` overrides `interrupts_apart`.
 
-    Most of our traffic on loopback is handled in soft interrupts. On a kernel that bills them to no task, our own
-    traffic would look like a foreign load, so they are left out of the time of other programs.
+    Most of our loopback traffic is handled in soft interrupts. A kernel that bills them to no task would make our own
+    traffic look like foreign load, so they are left out of the time of other programs.
     """
     text = (PROC / "stat").read_text() if stat is None else stat
     fields = [int(field) * TICK_NS for field in text.split("\n", 1)[0].split()[1:]]
@@ -48,7 +48,7 @@ def ticks(stat: str | None = None, *, apart: bool | None = None) -> Ticks:
 
 @cache
 def interrupts_apart() -> bool:
-    """Whether this kernel keeps the time of interrupts apart from tasks. Where it does not tell: most kernels do."""
+    """Whether this kernel accounts for interrupts separately from tasks. Assumed, as on most kernels, if unknown."""
     try:
         config = gzip.decompress((PROC / "config.gz").read_bytes()).decode()
     except OSError:
@@ -69,7 +69,7 @@ def noise(
     """The load of all other programs between two readings that are `wall_ns` apart.
 
     `ours_ns` is the processor time of server, generator and lab together; `cpu_ns` and `run_delay_ns` are the server's
-    alone. Ticks are 10 ms, so little noise over a short window may come out as none, never as less than none.
+    alone. Ticks are 10 ms, so a little noise over a short window may read as 0, never as less.
     """
     total_ns = max(1, after.total_ns - before.total_ns)
     steal_ns = max(0, after.steal_ns - before.steal_ns)

@@ -1,8 +1,7 @@
-"""Which process of this machine listens at an address, so that a server the lab did not start is accounted for.
+"""Finds the process that listens at an address, to account for a server that the lab did not start.
 
-The kernel lists its sockets with their inodes, and each process its descriptors with theirs; the server is the process
-with the socket that listens. Only loopback addresses and sockets in the file system are looked for, because any other
-address may be another machine's.
+The kernel lists its sockets with their inodes, and each process its descriptors with theirs. Only loopback addresses
+and sockets in the file system are searched, because any other address may be on another machine.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from typing import NamedTuple
 
 from iolab.errors import BadInput
 
-# What the kernel's table of TCP sockets calls one that listens.
+# The state of a listening socket in the kernel's TCP table.
 LISTENING = "0A"
-# One that is established, and one whose peer has closed its side; and a socket in the file system.
+# Established, and closed by the peer (CLOSE_WAIT); and a connected Unix socket.
 CONNECTED, CONNECTED_UNIX = frozenset({"01", "08"}), "03"
 SOCKET = "socket:["
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class _Listener(NamedTuple):
-    """A TCP socket that listens, and its inode."""
+    """A listening TCP socket and its inode."""
 
     host: Address
     port: int
@@ -33,14 +32,14 @@ class _Listener(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its address as it is written for people."""
+        """The address for display."""
         return f"[{self.host}]:{self.port}" if self.host.version == 6 else f"{self.host}:{self.port}"
 
 
 def find(connect: str) -> int | None:
-    """The process that listens at an address, of several the one that started the others.
+    """The process that listens at an address; if several do, the one that started the others.
 
-    None where it is not here, or belongs to another user: then its processor time is not known.
+    None if it is not on this machine or belongs to another user, so its processor time is unknown.
     """
     inodes = set(_listening(connect))
     pids = {pid for pid in _processes() if inodes & set(_sockets(pid))} if inodes else set()
@@ -48,9 +47,9 @@ def find(connect: str) -> int | None:
 
 
 def addresses(pids: Sequence[int]) -> tuple[str, ...]:
-    """The TCP addresses at which these processes listen, as `127.0.0.1:8080`, in order of their ports.
+    """The TCP addresses at which these processes listen, such as `127.0.0.1:8080`, sorted by port.
 
-    All of them are in one network namespace.
+    The processes must share one network namespace.
     """
     inodes = {inode for pid in pids for inode in _sockets(pid)}
     found = {at for pid in pids[:1] for at in _tcp_listeners(pid) if at.inode in inodes}
@@ -58,23 +57,23 @@ def addresses(pids: Sequence[int]) -> tuple[str, ...]:
 
 
 def is_listened_on(connect: str, pid: int) -> bool:
-    """Whether something listens at an address of the network namespace that a process is in."""
+    """Whether a socket listens at an address in the network namespace of a process."""
     host, _, port = connect.rpartition(":")
     wanted = ipaddress.ip_address(host.strip("[]"))
     return any(at.port == int(port) and _covers(at.host, wanted) for at in _tcp_listeners(pid))
 
 
 def connections(pids: Sequence[int]) -> dict[int, int]:
-    """How many connections each of these processes holds, which are in one network namespace.
+    """How many connections each of these processes holds. They must share one network namespace.
 
-    A socket that several have inherited counts for each of them. Empty where the kernel does not say.
+    An inherited socket counts for each process that has it. Empty if the kernel shows no connections.
     """
     open_now = set(_connected(pids[0])) if pids else set()
     return {pid: sum(inode in open_now for inode in _sockets(pid)) for pid in pids} if open_now else {}
 
 
 def _connected(pid: int) -> Iterator[str]:
-    """The inodes of the sockets in a process's network namespace that are connected."""
+    """The inodes of the connected sockets in the network namespace of a process."""
     for table in ("tcp", "tcp6"):
         for row in (line.split() for line in _lines(f"/proc/{pid}/net/{table}")[1:]):
             if row[3] in CONNECTED:
@@ -85,13 +84,13 @@ def _connected(pid: int) -> Iterator[str]:
 
 
 def refuse_absent(pid: int) -> None:
-    """Raises BadInput where there is no such process."""
+    """Raises BadInput if there is no such process."""
     if not Path(f"/proc/{pid}").is_dir():
         raise BadInput(f"there is no process {pid}: leave --server-pid out, or name the server's")
 
 
 def name(pid: int) -> str:
-    """What the kernel calls a process."""
+    """The kernel's name for a process."""
     return "".join(_lines(f"/proc/{pid}/comm")) or "gone"
 
 
@@ -109,19 +108,19 @@ def _listening(connect: str) -> Iterator[str]:
 
 
 def _tcp_listeners(pid: int | str = "self") -> Iterator[_Listener]:
-    """Those in the network namespace of a process."""
+    """The listening TCP sockets in the network namespace of a process."""
     for table in ("tcp", "tcp6"):
         for row in (line.split() for line in _lines(f"/proc/{pid}/net/{table}")[1:]):
             host, _, port = row[1].partition(":")
             if row[3] == LISTENING:
                 words = bytes.fromhex(host)
-                # The kernel prints an address as words of four bytes, each in its own order.
+                # The kernel prints an address as words of four bytes, each in host byte order.
                 packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
                 yield _Listener(ipaddress.ip_address(packed), int(port, 16), row[9])
 
 
 def _covers(bound: Address, wanted: Address) -> bool:
-    """Whether a socket bound to one address is reached at the one that is wanted."""
+    """Whether a socket bound to one address accepts connections to another."""
     return bound.is_unspecified or bound == wanted or getattr(bound, "ipv4_mapped", None) == wanted
 
 
@@ -130,7 +129,7 @@ def _processes() -> Iterator[int]:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """The inodes of a process's sockets; none of one that is gone, or another user's."""
+    """The inodes of a process's sockets; none if it has ended or is another user's."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

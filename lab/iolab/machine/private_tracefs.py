@@ -19,7 +19,7 @@ def main() -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         checked(libc.unshare(CLONE_NEWNS))
-        # What is mounted here is not to be seen outside.
+        # The mounts below stay private to this namespace.
         checked(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
         if not os.path.isdir(f"{TRACEFS}/events"):
             checked(libc.mount(b"tracefs", TRACEFS.encode(), b"tracefs", 0, None))

@@ -18,29 +18,29 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 PROC = "/proc"
-# All of most files, and a thousand children at once.
+# Enough to read most files of /proc whole, and a thousand children at once.
 READ_BYTES = 16_384
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
-# A tree that grows without end must not hold the sampler; no model of ours has more processes than connections.
+# A tree that grows without end must not hold up the sampler; none of our models has more processes than connections.
 PROCESSES_MAX = 65_536
 
-# Above so many tasks their switches and run delay are not read: two files of each, at 35 µs a file, would take a
-# processor from the server for longer than a short window may wait.
+# Above this many tasks, switches and run delay are not read: two files each at 35 µs a file would take a processor from
+# the server for longer than a short window allows.
 TASKS_READ_MAX = 64
 
-# A tree of so many tasks is small: it is looked at in a millisecond.
+# A tree of at most this many tasks is small: listing it takes a millisecond.
 SMALL_MAX = 16
 
-# How often the CPU clocks are read again because a child died under the reading.
+# How often the CPU clocks are read again because a child died during the reading.
 READINGS_MAX = 8
 
-# The processes whose own figures are kept: enough for all workers of a server, and not for all children of one that
-# forks for each connection.
+# How many processes have figures of their own: enough for all workers of a server, but not for every child of a server
+# that forks for each connection.
 EACH_MAX = 256
 
-# How the kernel names its thread that polls a ring of io_uring (SQPOLL), which is a thread of the server since
-# Linux 5.12. It spins whether there is work or not.
+# The name of the kernel thread that polls an io_uring ring (SQPOLL), a thread of the server since Linux 5.12. It spins
+# even without work.
 POLLER = "iou-sqp-"
 
 _CPUCLOCK_SCHED = 2
@@ -51,12 +51,11 @@ PROCESSOR_FIELD = 36
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What a process tree consists of, parents before children; nothing when it is gone.
+    """The processes of a tree, parents before children; empty once it has ended.
 
-    With a thousand tasks it takes up to a tenth of a second to find this out, so it is done while a server rests.
-    `accounts` are the processes that are asked with every reading what their dead children have used; `settled_ns` is
-    what those of the others had used. `user_ns` and `system_ns` are sampled by the kernel's tick. Page faults are minor
-    without, and major with, a disk.
+    Listing a thousand tasks takes up to a tenth of a second, so it is done while a server is idle. `accounts` are the
+    processes whose ended children are read with every reading; `settled_ns` is the sum for the other processes.
+    `user_ns` and `system_ns` are sampled by the kernel's tick. Minor page faults need no disk access, major ones do.
     """
 
     pids: tuple[int, ...]
@@ -70,7 +69,7 @@ class Tree:
 
     @property
     def is_small(self) -> bool:
-        """Whether it may be looked at, and its memory read, while it is measured."""
+        """Whether it may be listed, and its memory read, during a measurement."""
         return self.threads <= SMALL_MAX
 
 
@@ -79,9 +78,9 @@ class Usage:
     """A process tree at one instant; two readings are subtracted.
 
     `read_ns` is when the CPU clocks were read (CLOCK_MONOTONIC, the middle of the reading). `cpu_ns` only grows.
-    `each_ns` is that of the first EACH_MAX processes, without their dead children. Switches, run delay and the time of
-    each task are of the tasks alive now; None where there are more than TASKS_READ_MAX of them. `polling` are those of
-    the tasks that poll: see POLLER.
+    `each_ns` is the processor time of each of the first EACH_MAX processes, without ended children. Switches, run delay
+    and `tasks_ns` cover the tasks alive now; None above TASKS_READ_MAX tasks. `polling` are the tasks among them that
+    poll: see POLLER.
     """
 
     read_ns: int
@@ -96,10 +95,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a process tree takes of a machine, at one instant.
+    """What a process tree takes of a machine at one instant.
 
-    Resident memory is summed over its processes: shared pages count once for each; `rss_bytes_max` is the sum of their
-    high-water marks. `zombies` have ended and were not waited for; they are among the `processes`.
+    Resident memory is summed over its processes, so a shared page counts once for each; `rss_bytes_max` is the sum of
+    their high-water marks. `zombies` have ended and were not waited for; `processes` includes them.
     """
 
     rss_bytes: int
@@ -119,11 +118,11 @@ class Task(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What processes hold of the machine's memory, counted in three ways.
+    """Memory of processes, counted in three ways.
 
-    In `pss_bytes` a page counts once over all processes that share it, so those of forks add up. `private_bytes` are
-    the pages of no other process. `anonymous_bytes` is what belongs to no file (heap and stacks), and each of its pages
-    counts in full, however many processes share it.
+    In `pss_bytes` a page is divided among all processes that share it, so forks add up. `private_bytes` are pages of no
+    other process. `anonymous_bytes` belong to no file (heap and stacks); each page counts in full, however many
+    processes share it.
     """
 
     pss_bytes: int
@@ -132,9 +131,9 @@ class Memory(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What processes have spent so far: times by the kernel's tick, context switches and page faults.
+    """What processes have used so far: times by the kernel's tick, context switches and page faults.
 
-    Switches are None of more than TASKS_READ_MAX tasks.
+    Switches are None for more than TASKS_READ_MAX tasks.
     """
 
     user_ns: int
@@ -146,7 +145,7 @@ class Spent(NamedTuple):
 
 
 def spent(*roots: int) -> Spent:
-    """What the trees below (and with) these roots have spent so far."""
+    """What the trees below (and with) these roots have used so far."""
     tree = look(*roots)
     switching = _switching(tree.pids) if tree.threads <= TASKS_READ_MAX else _Switching()
     times = (tree.user_ns, tree.system_ns)
@@ -154,10 +153,10 @@ def spent(*roots: int) -> Spent:
 
 
 def look(*roots: int) -> Tree:
-    """Finds the trees below (and with) these roots, as one."""
+    """Lists the trees below (and with) these roots, as one."""
     family = _family(roots)
     times = {pid: _times(pid) for pid in family}
-    # Of few, even those without children are asked with every reading: they may have had some.
+    # In a small tree, even processes without children are read every time: they may have had some.
     is_small = len(family) <= SMALL_MAX
     accounts = tuple(pid for pid, children in family.items() if is_small or children or pid in roots)
     return Tree(
@@ -173,9 +172,9 @@ def look(*roots: int) -> Tree:
 
 
 def usage(tree: Tree, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
-    """Reads the clocks of a tree, first of all, because they are what a window is cut by.
+    """Reads a tree, its CPU clocks first, because they delimit a window.
 
-    A child that has come since the tree was looked at is not seen here; its parent answers for it once it is dead.
+    A child started after the listing is missing here until it has ended; then its parent accounts for it.
     """
     begin_ns = now()
     alive, dead_ns = cpu_ns(tree.pids, tree.accounts)
@@ -194,11 +193,11 @@ def usage(tree: Tree, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
 
 
 def cpu_ns(pids: Sequence[int], parents: Sequence[int]) -> tuple[list[int], int]:
-    """Processor time of each of these processes, and that of all children that `parents` have waited for.
+    """Processor time of each of these processes, and of all children that `parents` have waited for.
 
-    The account of dead children is read before the clocks of the living and again after them. A child that died in
-    between is in neither, or in both, so then all is read anew. A server whose children die faster than it can be read
-    is left with the last reading, where the error is bounded by the children in flight.
+    The account of ended children is read before the clocks of the living and again after them. A child that ended in
+    between is in neither or in both, so everything is read again. If children end faster than the tree can be read, the
+    last reading stands, with an error of at most the children in flight.
     """
     dead = _dead_children_ns(parents)
     for _ in range(READINGS_MAX):
@@ -210,7 +209,7 @@ def cpu_ns(pids: Sequence[int], parents: Sequence[int]) -> tuple[list[int], int]
 
 
 def process_cpu_ns(pid: int) -> int:
-    """Processor time of one process, with its dead threads and without its children; 0 once it is gone."""
+    """Processor time of one process, with its ended threads and without its children; 0 once it has ended."""
     try:
         # The clock id of another process, as clock_getcpuclockid(3) computes it.
         return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
@@ -219,7 +218,7 @@ def process_cpu_ns(pid: int) -> int:
 
 
 def tasks(tree: Tree) -> dict[str, Task]:
-    """The first threads of a tree, with where each may run and where it ran last; without those that are gone."""
+    """The first threads of a tree: where each may run and where it ran last. Ended threads are left out."""
     found = {}
     for path in [task for pid in tree.pids[:TASKS_READ_MAX] for task in _tasks(pid)][:TASKS_READ_MAX]:
         fields = (_read(f"{path}/stat") or "").rpartition(")")[2].split()
@@ -231,7 +230,7 @@ def tasks(tree: Tree) -> dict[str, Task]:
 
 
 def size(*roots: int) -> Size:
-    """What the trees below (and with) these roots take now; all zero of a root that has ended, reaped or not."""
+    """What the trees below (and with) these roots take now; all zero for a root that has ended, reaped or not."""
     rss, peak, threads, processes, zombies, descriptors = 0, 0, 0, 0, 0, 0
     found = [*roots]
     for pid in found:
@@ -242,7 +241,7 @@ def size(*roots: int) -> Size:
         threads += int(status.get("Threads", "0"))
         processes += 1 if status else 0
         if is_zombie:
-            # It has neither memory nor descriptors, and its children are another's.
+            # A zombie has neither memory nor descriptors, and its children were reparented.
             zombies += 1
         elif status:
             rss += _bytes(status.get("VmRSS"))
@@ -253,14 +252,14 @@ def size(*roots: int) -> Size:
 
 
 def rss_bytes(pid: int) -> int:
-    """The resident memory of one process, without its children; 0 once it is gone."""
+    """The resident memory of one process, without its children; 0 once it has ended."""
     return _bytes(_fields(f"{PROC}/{pid}/status").get("VmRSS"))
 
 
 def memory_each(pids: Iterable[int]) -> dict[int, Memory]:
-    """The memory of each of these processes. Walks page tables, so it is for processes at rest.
+    """The memory of each of these processes. Walks page tables, so use it on idle processes only.
 
-    Without those of which the kernel does not say, or not to us.
+    Leaves out processes that the kernel does not report, or not to this user.
     """
     sizes = {pid: _fields(f"{PROC}/{pid}/smaps_rollup") for pid in pids}
     return {
@@ -275,16 +274,16 @@ def memory_each(pids: Iterable[int]) -> dict[int, Memory]:
 
 
 def together(memories: Iterable[Memory]) -> Memory | None:
-    """What processes take together; None where none is known."""
+    """The memory of all processes together; None if none is known."""
     known = tuple(memories)
     return Memory(*map(sum, zip(*known, strict=True))) if known else None
 
 
 def own_bytes(pids: Iterable[int]) -> int | None:
-    """Proportional memory of these processes without that of files, which all that run its program share.
+    """Proportional memory of these processes without that of files, which every process of the same program shares.
 
-    So the size of a server before and under load can be compared, though the generator, which is the same program, has
-    been started in between. None where the kernel does not say, or not to us.
+    This makes a server comparable before and under load, although the generator, which runs the same program, starts in
+    between. None if the kernel does not report it, or not to this user.
     """
     sizes = [_fields(f"{PROC}/{pid}/smaps_rollup") for pid in pids]
     known = [_bytes(size["Pss"]) - _bytes(size["Pss_File"]) for size in sizes if {"Pss", "Pss_File"} <= size.keys()]
@@ -292,7 +291,7 @@ def own_bytes(pids: Iterable[int]) -> int | None:
 
 
 def _family(roots: Sequence[int]) -> dict[int, list[int]]:
-    """The living children of each process of the trees, parents before children; without a root that is gone."""
+    """The living children of each process of the trees, parents before children; without ended roots."""
     found = [root for root in roots if _threads(root)]
     family: dict[int, list[int]] = {}
     for pid in found:
@@ -305,7 +304,8 @@ def _family(roots: Sequence[int]) -> dict[int, list[int]]:
 
 def _children(pid: int) -> list[int]:
     """The children of every thread of `pid`: a child belongs to the thread that forked it."""
-    # A process of one thread has its own number as that of the thread: a folder less to list for each of a thousand.
+    # A single-threaded process has its own id as thread id: this saves listing a folder for each of a thousand
+    # processes.
     tasks = [f"{PROC}/{pid}/task/{pid}"] if _threads(pid) == 1 else _tasks(pid)
     return [int(word) for task in tasks for word in (_read(f"{task}/children") or "").split()]
 
@@ -319,22 +319,22 @@ def _tasks(pid: int) -> list[str]:
 
 
 def threads(pid: int) -> list[int]:
-    """The threads of a process by their numbers; empty once it is gone."""
+    """The threads of a process by number; empty once it has ended."""
     return [int(task.rpartition("/")[2]) for task in _tasks(pid)]
 
 
 def _descriptors(pid: int) -> int:
-    """How many descriptors a process has; 0 once it is gone, or where it is another user's."""
+    """How many descriptors a process has; 0 once it has ended, or if it is another user's."""
     folder = f"{PROC}/{pid}/fd"
     try:
-        # Since Linux 6.2 this is the size of the folder, which is otherwise empty.
+        # Since Linux 6.2 this is the size of the folder, which is otherwise 0.
         return os.stat(folder).st_size or len(os.listdir(folder))
     except OSError:
         return 0
 
 
 def _threads(pid: int) -> int:
-    """How many threads a process has, from the links of their folder: two are its own. 0 once it is gone."""
+    """How many threads a process has, from the link count of the task folder minus 2. 0 once it has ended."""
     try:
         return os.stat(f"{PROC}/{pid}/task").st_nlink - 2
     except OSError:
@@ -342,7 +342,7 @@ def _threads(pid: int) -> int:
 
 
 class _Switching(NamedTuple):
-    """Context switches, run delay and run time of tasks; None where they were not read."""
+    """Context switches, run delay and run time of tasks; None if they were not read."""
 
     voluntary: int | None = None
     involuntary: int | None = None
@@ -368,7 +368,7 @@ def _switching(pids: Iterable[int]) -> _Switching:
 
 
 class _Times(NamedTuple):
-    """The CPU times and page faults of /proc/PID/stat; those of children are of the children that were waited for."""
+    """The CPU times and page faults of /proc/PID/stat; children are those that were waited for."""
 
     user_ns: int = 0
     system_ns: int = 0
@@ -383,11 +383,11 @@ class _Times(NamedTuple):
 
 
 def _times(pid: int) -> _Times:
-    """All zero once the process is gone."""
+    """All zero once the process has ended."""
     text = _read(f"{PROC}/{pid}/stat")
     if text is None:
         return _Times()
-    # The name in brackets may itself hold spaces and brackets, so fields are counted from the last one.
+    # The name in brackets may itself contain spaces and brackets, so fields are counted from the last bracket.
     fields = text.rpartition(")")[2].split()
     minor, minor_children, major, major_children = map(int, fields[7:11])
     user_ns, system_ns, children_user_ns, children_system_ns = (int(ticks) * TICK_NS for ticks in fields[11:15])
@@ -401,19 +401,19 @@ def _dead_children_ns(pids: Iterable[int]) -> int:
 
 
 def _scheduled_ns(task: str) -> tuple[int, int]:
-    """How long a task has run, and how long it was runnable without a processor: the first figures of schedstat."""
+    """How long a task has run, and how long it was runnable without a processor: the first fields of schedstat."""
     fields = (_read(f"{task}/schedstat") or "").split()
     return (int(fields[0]), int(fields[1])) if len(fields) > 1 else (0, 0)
 
 
 def _fields(path: str) -> dict[str, str]:
-    """A file of `Name: value` lines; empty when the process is gone."""
+    """Parses a file of `Name: value` lines; empty once the process has ended."""
     lines = (_read(path) or "").splitlines()
     return {name: value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
 
 
 def _bytes(size: str | None) -> int:
-    """`1234 kB`, as /proc writes every size, in bytes."""
+    """A size such as `1234 kB`, in bytes."""
     return int(size.split()[0]) * 1024 if size else 0
 
 

@@ -1,4 +1,4 @@
-"""What a server may run out of: how much of it is used, and how much there is."""
+"""Resources that a server may run out of: how much is used, and how much there is."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import NamedTuple
 
 from iolab.machine.files import PROC, read
 
-# What the kernel's table of sockets calls one that was closed and waits for late packets.
+# TIME-WAIT in /proc/net/tcp.
 TIME_WAIT = "06"
 
 
 class Used(NamedTuple):
-    """So much of so much."""
+    """How much of a resource is used, and its limit."""
 
     used: int
     allowed: int
 
     @property
     def share(self) -> float:
-        """How much of it is used, 0 to 1."""
+        """The used share, 0 to 1."""
         return self.used / self.allowed if self.allowed else 0.0
 
 
 def descriptors(pids: Iterable[int]) -> Used | None:
-    """The descriptors of the process that has used most of those it may have; None where none can be asked."""
+    """Descriptors of the process that is nearest to its limit; None if no process could be read."""
     found = (_descriptors(pid) for pid in pids)
     return max((used for used in found if used is not None), key=lambda used: used.share, default=None)
 
 
 def tasks() -> Used | None:
-    """The processes and threads of the whole machine, and how many the kernel allows; None where it does not say."""
+    """Processes and threads of the whole machine, and the kernel's limit; None if it cannot be read."""
     now = (read(PROC / "loadavg") or "").split()
     limits = [read(PROC / "sys/kernel" / name) for name in ("threads-max", "pid_max")]
     known = [int(limit) for limit in limits if limit is not None]
@@ -43,10 +43,10 @@ def tasks() -> Used | None:
 
 
 def ports(pid: int, server: Iterable[str]) -> Used | None:
-    """The ports of one client address that wait in TIME-WAIT after a connection to one of these addresses of a server.
+    """The local ports in TIME-WAIT after connections to one of these server addresses.
 
-    Of the address that has most of them; the tables are those of the network namespace of a process. None where the
-    kernel does not say. A connection that the server closed first waits at the server, and takes no port of a client.
+    Counts the client address with most of them, in the network namespace of `pid`. None if the kernel's tables cannot
+    be read. A connection that the server closed first waits at the server and takes no client port.
     """
     between = (read(PROC / "sys/net/ipv4/ip_local_port_range") or "").split()
     rows = [
@@ -60,16 +60,16 @@ def ports(pid: int, server: Iterable[str]) -> Used | None:
 
 
 def address_space_bytes(pid: int) -> int:
-    """How much a process has mapped, its threads' stacks included; 0 once it is gone."""
+    """Mapped memory of a process, including the stacks of its threads; 0 once it has ended."""
     pages = (read(PROC / f"{pid}/statm") or "0").split()[0]
     return int(pages) * resource.getpagesize()
 
 
 def _in_table(address: str) -> str:
-    """An address such as 127.0.0.1:80 as the kernel's tables have it."""
+    """An address such as 127.0.0.1:80 in the format of the kernel's tables."""
     host, _, port = address.rpartition(":")
     packed = ipaddress.ip_address(host.strip("[]")).packed
-    # The kernel prints an address as words of four bytes, each in its own order.
+    # The kernel prints an address as words of four bytes, each in host byte order.
     words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{int(port):04X}"
 
@@ -82,7 +82,7 @@ def _descriptors(pid: int) -> Used | None:
 
 
 def memory_in_use() -> int:
-    """How much of the machine's memory no other process can have now, in bytes."""
+    """Memory of the machine that is not available to other processes, in bytes."""
     fields = dict(line.partition(":")[::2] for line in (read(PROC / "meminfo") or "").splitlines())
     total, available = (int(fields[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
     return total - available

@@ -1,7 +1,7 @@
 """Counts the syscalls of any process from outside, with the kernel's perf counters.
 
-A counter on a thread counts also what that thread starts later, threads and processes, the dead ones too. Counting
-takes root or CAP_PERFMON, and slows each syscall a little, so nothing is timed meanwhile.
+A counter on a thread also counts the threads and processes it starts later, even after they end. Counting needs root or
+CAP_PERFMON and slows each syscall a little, so counted runs are not timed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from iolab.machine import private_tracefs, proc
 
 FOLDERS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
-# perf_event_open has no function in libc; its number depends on the processor.
+# libc has no function for perf_event_open; its number depends on the processor.
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 TRACEPOINT, INHERIT, CLOSE_ON_EXEC = 2, 1 << 1, 8
-# The part of perf_event_attr that the first version of the call had: type, size, config, three more words, flags, rest.
+# The fields of the first version of perf_event_attr: type, size, config, three more words, flags, rest.
 ATTRIBUTES = "=IIQQQQQQQ"
-# A counter is a descriptor, and the lab needs some itself.
+# A counter takes a descriptor, and the lab needs some itself.
 THREADS_MAX = 512
-# A server that rests starts no threads; one that has only just begun to listen may still start its workers.
+# An idle server starts no threads; one that has just begun to listen may still start its workers.
 TRIES_MAX = 5
 MOUNT_S_MAX = 10.0
 
@@ -38,12 +38,13 @@ class CannotCountError(Exception):
 
 
 class Counter:
-    """A count of the syscalls of some processes, from its creation on; close it."""
+    """A count of the syscalls of some processes since its creation; close it after use."""
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
-        """Counts the threads that these processes have now, and what they start. Raises CannotCountError.
+        """Counts the threads that these processes have now and all that they start. Raises CannotCountError.
 
-        What was started between the listing and the opening has no counter, so `pids` is asked again afterwards.
+        A thread that starts between the listing and the opening would have no counter, so `pids` is called again
+        afterwards.
         """
         self._counters = list[int]()
         for _ in range(TRIES_MAX):
@@ -63,7 +64,7 @@ class Counter:
             raise CannotCountError(f"{len(threads)} threads to count; at most {THREADS_MAX} can be")
         try:
             for thread in threads:
-                # A thread may end between the listing and here; the others are counted all the same.
+                # A thread may end after the listing; the others are counted all the same.
                 with suppress(ProcessLookupError):
                     self._counters.append(_opened(point, thread))
         except OSError as error:
@@ -74,7 +75,7 @@ class Counter:
             raise
 
     def calls(self) -> int:
-        """How many there have been."""
+        """The number of syscalls so far."""
         return sum(struct.unpack("=Q", os.read(counter, 8))[0] for counter in self._counters)
 
     def close(self) -> None:
@@ -104,7 +105,7 @@ def entry_point() -> int:
 
 
 def _why_not(error: OSError) -> str:
-    """Why the kernel gave no counter, and what to do about it."""
+    """Why the kernel refused a counter, and what to do about it."""
     said = f"perf_event_open: {error.strerror}"
     match error.errno:
         case errno.EACCES | errno.EPERM:
@@ -118,7 +119,7 @@ def _why_not(error: OSError) -> str:
 
 
 def _opened(point: int, thread: int) -> int:
-    """A counter of one thread as a descriptor; raises OSError, and CannotCountError."""
+    """A counter of one thread, as a descriptor; raises OSError or CannotCountError."""
     number = PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         raise CannotCountError(f"the counters of {platform.machine()} are not known")

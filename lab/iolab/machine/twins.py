@@ -1,9 +1,9 @@
 """Builds the twins: one version of CPython with its GIL and without, from one source with one set of flags.
 
-`make interpreters` runs this file with any Python: it needs the standard library alone. The source is CPython's own
-release. It comes from Debian's source package by apt's configuration of this machine, without root, or is put into the
-folder by hand; its digest is checked either way. Each step leaves a mark. A run that was cut off goes on at the step it
-was in, a changed recipe begins at the step that changed, and a run with nothing to do does nothing.
+`make interpreters` runs this file with any Python: it needs only the standard library. The source is CPython's own
+release: apt downloads it as Debian's source package, without root, or the user puts it into the folder. Its digest is
+checked either way. Each step leaves a mark. An interrupted run resumes at its step, a changed recipe restarts at the
+changed step, and a finished build does nothing.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from iolab.errors import IolabError
 
 VERSION = "3.13.5"
 TWINS = ("gil", "nogil")
-# Where Debian has this version, as a source package.
+# The page of this version's Debian source package.
 SUITE, PACKAGE = "trixie", "python3.13"
 SOURCE = f"Python-{VERSION}.tar.xz"
 SOURCE_SHA256 = "93e583f243454e6e9e4588ca2c2662206ad961659863277afcdb96801647d640"
 
-# The same for both, but for --disable-gil. Profile-guided optimisation would optimise each for a profile of its own.
+# The flags of both, besides --disable-gil. Profile-guided optimisation would optimise each for its own profile.
 CONFIGURE = ("--with-ensurepip=install", "--disable-test-modules", "--without-static-libpython")
 VARIABLES = ("OPT=-DNDEBUG -fwrapv -O3 -Wall", "py_cv_module__tkinter=n/a")
-# What no server needs, below the folder of the standard library.
+# Folders of the standard library that no server needs.
 TRIMMED = ("idlelib", "turtledemo", "turtle.py", "tkinter", "test", "**/*.opt-[12].pyc")
-# Programs and headers that a build needs, and what Debian calls their packages.
+# Programs and headers that a build needs, and their Debian packages.
 PROGRAMS = {"cc": "gcc", "make": "make", "tar": "tar", "xz": "xz-utils", "strip": "binutils"}
 HEADERS = {"openssl/ssl.h": "libssl-dev", "zlib.h": "zlib1g-dev", "ffi.h": "libffi-dev"}
-# What Tornado and uvloop are built with, and the two: files of the checkout, each line with its digest.
+# Requirements files of the checkout with hashes: the build tools of Tornado and uvloop, and the two packages.
 PACKAGES = ("requirements/interpreters-build.txt", "requirements/interpreters.txt")
 
-# Run by a finished twin: what a server may import, and the state that was built.
+# Runs in a finished twin: imports what a server may need, and prints the state that was built.
 CHECK = """
 import bz2, ctypes, hashlib, json, lzma, multiprocessing, selectors, ssl, sys, sysconfig, zlib
 print(json.dumps([sys.version.split()[0], sys._is_gil_enabled(), sysconfig.get_config_var("Py_GIL_DISABLED") == 1]))
 """
-# What a command that failed has printed.
+# The log of a failed command.
 FAILED = "failed.log"
 TO_DO = "make interpreters"
 
@@ -58,40 +58,40 @@ class CannotBuild(IolabError):
 
 
 class Ran(NamedTuple):
-    """A command that has ended, and what it printed."""
+    """A finished command and its output."""
 
     code: int
     output: str
 
 
-# Runs a command in a folder with an environment; tests bring one that runs nothing.
+# Runs a command in a folder with an environment; tests pass one that runs nothing.
 Run = Callable[[Sequence[str], Path, Mapping[str, str]], Ran]
 
 
 def folder() -> Path:
-    """Where the twins are, outside of any checkout, so that all of them share one build."""
+    """The folder of the twins, outside any checkout, so that all checkouts share one build."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "iolab/interpreters"
 
 
 def prefix(twin: str) -> Path:
-    """Where a twin is installed."""
+    """The folder that a twin is installed in."""
     return folder() / f"{VERSION}-{twin}"
 
 
 def program(twin: str) -> Path:
-    """A twin's program, which may not be there."""
+    """The program of a twin, which may not exist."""
     return prefix(twin) / "bin" / f"python{VERSION.rpartition('.')[0]}{'t' if twin == 'nogil' else ''}"
 
 
 def is_built(twin: str) -> bool:
-    """Whether a twin was built to the end, by this recipe."""
+    """Whether this recipe has built a twin completely."""
     return _Marks(prefix(twin)).has(_INSTALLED, _chain(_steps(twin)))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a build: its name, and what decides its outcome. A step that is begun again leaves the same."""
+    """One step of a build: its name and everything that decides its outcome. A step can safely be repeated."""
 
     name: str
     words: tuple[str, ...]
@@ -115,13 +115,13 @@ def _flags(twin: str) -> tuple[str, ...]:
 
 
 def _chain(steps: Sequence[Step]) -> str:
-    """What marks the last of these steps: it differs where any of them does."""
+    """The mark of the last of these steps: it differs if any step does."""
     return hashlib.sha256(json.dumps([[step.name, *step.words] for step in steps]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """The steps that are done, a file each in a folder."""
+    """The finished steps, one file each in a folder."""
 
     folder: Path
 
@@ -132,23 +132,23 @@ class _Marks:
             return False
 
     def leave(self, name: str, digest: str) -> None:
-        """Written whole or not at all."""
+        """Writes the mark whole or not at all."""
         half = self.folder / f"{name}.half"
         half.write_text(digest)
         half.replace(self.folder / f"{name}.done")
 
 
 class Builder:
-    """Builds both twins below `folder()`. `say` is told what is done, a line at a time."""
+    """Builds both twins below `folder()` and reports each step to `say`, one line each."""
 
     def __init__(self, run: Run, say: Callable[[str], None], requirements: Path) -> None:
-        # Commands run in folders of their own.
+        # Commands run in other folders, so a relative path would not work.
         self._run, self._say, self._requirements = run, say, requirements.resolve()
-        # What is set for the Python that runs this file is not meant for the one it builds.
+        # The environment of the Python that runs this file must not affect the one it builds.
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
     def build(self) -> None:
-        """Builds what is not built yet, and then the packages; raises CannotBuild."""
+        """Builds what is missing, then installs the packages; raises CannotBuild."""
         wanted = [twin for twin in TWINS if not is_built(twin)]
         if wanted:
             self._refuse_without_tools()
@@ -162,7 +162,7 @@ class Builder:
             self._say(f"{twin}: CPython {VERSION}, {_megabytes(prefix(twin))} MB: {program(twin)}")
 
     def _refuse_without_tools(self) -> None:
-        """All that is missing, before anything is downloaded."""
+        """Lists everything that is missing, before any download."""
         missing = {name: package for name, package in PROGRAMS.items() if shutil.which(name) is None}
         if "cc" not in missing:
             missing |= {name: package for name, package in HEADERS.items() if not self._has(name)}
@@ -181,7 +181,7 @@ class Builder:
         return code == 0
 
     def _source(self) -> None:
-        """CPython's own release, checked: what is there already, or what apt can get."""
+        """CPython's own release, checked: already in the folder, or downloaded by apt."""
         here = folder() / SOURCE
         if _sha256(here) == SOURCE_SHA256:
             return
@@ -197,9 +197,9 @@ class Builder:
         shutil.rmtree(folder() / "apt")
 
     def _from_debian(self, by_hand: str) -> Path:
-        """Downloads the source package with folders of apt's own, so that neither root nor a change is needed.
+        """Downloads the source package into folders of its own, without root and without changes to the system.
 
-        apt goes on with a download that was cut off.
+        apt resumes an interrupted download.
         """
         apt = folder() / "apt"
         for name in ("sources", "lists/partial", "cache/archives/partial", "download"):
@@ -215,7 +215,7 @@ class Builder:
             "Dir::Etc::sourceparts": apt / "sources",
             "Dir::State::lists": apt / "lists",
             "Dir::Cache": apt / "cache",
-            # Otherwise root's apt downloads as a user who cannot write to these folders.
+            # As root, apt would otherwise download as a user who cannot write to these folders.
             "APT::Sandbox::User": "root",
         }
         ours = ["apt-get", "-q", *(word for name, value in folders.items() for word in ("-o", f"{name}={value}"))]
@@ -253,7 +253,7 @@ class Builder:
         self._must(["make", "-s", jobs], tree, f"{twin}: make failed")
 
     def _install(self, twin: str, tree: Path) -> None:
-        """Installs it into an empty folder, without what no server needs."""
+        """Installs it into an empty folder, without the parts that no server needs."""
         shutil.rmtree(prefix(twin), ignore_errors=True)
         self._must(["make", "-s", "install"], tree, f"{twin}: make install failed")
         library = prefix(twin) / "lib" / program(twin).name
@@ -263,14 +263,14 @@ class Builder:
         self._must(["strip", "--strip-unneeded", *map(str, compiled)], tree, f"{twin}: strip failed")
 
     def _check(self, twin: str, tree: Path) -> None:
-        """Whether it is what was asked for, and whole."""
+        """Raises CannotBuild unless the interpreter is the requested one and complete."""
         wrong = f"{twin}: the interpreter that was built does not work"
         said = self._must([str(program(twin)), "-I", "-c", CHECK], tree, wrong)
         if json.loads(said) != [VERSION, twin == "gil", twin == "nogil"]:
             raise CannotBuild(f"{wrong}: it says it is {said.strip()}: remove {folder()}, and then: {TO_DO}")
 
     def _packages(self, twin: str) -> None:
-        """Tornado and uvloop, compiled here for both, so that neither has an extension that the other lacks."""
+        """Installs Tornado and uvloop, compiled here for both twins, so that both have the same extensions."""
         files = [self._requirements / Path(name).name for name in PACKAGES]
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
         marks = _Marks(prefix(twin))
@@ -285,7 +285,7 @@ class Builder:
         marks.leave(_PACKED, digest)
 
     def _must(self, words: Sequence[str], at: Path, wrong: str, advice: str = "") -> str:
-        """What a command printed; raises CannotBuild, with its last line and a file that has all, where it failed."""
+        """The output of a command; raises CannotBuild with its last line, and the file that has all, if it failed."""
         code, output = self._run(words, at, self._environment)
         if code == 0:
             return output
@@ -297,7 +297,7 @@ class Builder:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One build at a time; raises CannotBuild where another is at work."""
+    """Allows one build at a time; raises CannotBuild while another is running."""
     try:
         folder().mkdir(parents=True, exist_ok=True)
         with (folder() / "lock").open("w") as lock:
@@ -310,7 +310,7 @@ def alone() -> Iterator[None]:
 
 
 def run(words: Sequence[str], at: Path, environment: Mapping[str, str]) -> Ran:
-    """Runs a command to its end. What it printed is kept, its errors too."""
+    """Runs a command to its end and keeps its output, errors included."""
     try:
         ended = subprocess.run(
             words, cwd=at, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -322,7 +322,7 @@ def run(words: Sequence[str], at: Path, environment: Mapping[str, str]) -> Ran:
 
 
 def _sha256(path: Path) -> str:
-    """The digest of a file; empty where there is none."""
+    """The digest of a file; empty if it does not exist."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -335,7 +335,7 @@ def _megabytes(path: Path) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """Builds the twins with the requirements in the folder that is named; says what it does, and why it cannot."""
+    """Builds the twins with the requirements in the given folder; prints each step, and why a build fails."""
     try:
         with alone():
             Builder(run, lambda line: print(line, flush=True), Path(words[0])).build()
