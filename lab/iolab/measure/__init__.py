@@ -1,1 +1,1 @@
-"""Everything that runs: the engine, the servers, one trial after the other."""
+"""Everything that runs: the engine, the servers, one trial after another."""

@@ -1,6 +1,7 @@
-"""What the lab can do on one host: describe it, start a server, put load on it, and read what both used.
+"""The operations of the lab on one host: describe it, start a server, put load on it, and read what both used.
 
-The runner knows only the protocols below. Here is the host the lab itself runs on; tests bring one that takes no time.
+The runner knows only the protocols below. This file has the host that the lab runs on; tests have one that takes no
+time.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
 from iolab.results.records import ClientRun, MachineNoise
 
-# How an engine begins to say that the kernel does not let it count.
+# How the engine's message begins when the kernel does not let it count.
 UNCOUNTED = "syscalls cannot be counted"
-# To look at so many sockets takes a fifth of a second.
+# Listing this many sockets takes a fifth of a second.
 SOCKETS_MAX = 20_000
-# How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
+# How long background load is sampled before anything is measured: twenty ticks of the kernel's accounts.
 NOISE_S = 0.2
 
 
 class Passed(NamedTuple):
-    """A time that has passed, by CLOCK_MONOTONIC."""
+    """An elapsed time, by CLOCK_MONOTONIC."""
 
     begin_ns: int
     end_ns: int
@@ -50,8 +51,8 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How many syscalls a server has made at one instant (CLOCK_MONOTONIC); None where they cannot be counted, and then
-    `why_not` says why.
+    """The syscalls of a server up to one instant (CLOCK_MONOTONIC); None if they cannot be counted, for the reason
+    `why_not`.
     """
 
     read_ns: int
@@ -60,7 +61,7 @@ class Calls:
 
 
 class RunningServer(Protocol):
-    """A server that accepts connections at `addresses`, seen from the network namespace `load_netns` if it has one."""
+    """A server that accepts connections at `addresses`, seen from the network namespace `load_netns` if that is set."""
 
     @property
     def addresses(self) -> tuple[str, ...]: ...
@@ -82,7 +83,7 @@ class RunningServer(Protocol):
 
 
 class RunningLoad(Protocol):
-    """A load generator at work; its last event is the report."""
+    """A running load generator; its last event is the report."""
 
     def events(self, tick_s: float) -> Iterator[LoadEvent | None]: ...
     def rss_bytes(self) -> int: ...
@@ -92,7 +93,7 @@ class RunningLoad(Protocol):
 
 
 class RunningClient(Protocol):
-    """A client that is not ours at work: its window is from its start to its end."""
+    """A running external client: its window is from its start to its end."""
 
     @property
     def begin_ns(self) -> int: ...
@@ -125,9 +126,9 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The host the lab runs on, with the servers of the registry that a plan needs.
+    """The host that the lab runs on, with the servers of the registry that a plan needs.
 
-    The engine is needed for all but its own description. `unmet` is what claims need and this machine has not.
+    `unmet` are the needs of claims that this machine does not meet.
     """
 
     engine: Engine
@@ -135,7 +136,7 @@ class Agent:
     unmet: Mapping[Needs, str] = field(default_factory=dict)
 
     def remove_leftovers(self) -> None:
-        """Removes what labs that were killed have left behind."""
+        """Removes what killed labs have left behind."""
         cgroups.remove_leftovers()
         scratch.remove_leftovers()
 
@@ -149,7 +150,7 @@ class Agent:
         return described
 
     def noise(self) -> MachineNoise:
-        """What others use of this machine while nothing is measured, over a short while."""
+        """The load of other programs over a short while in which nothing is measured."""
         began_ns, began, lab_ns = time.monotonic_ns(), noise.ticks(), proc.process_cpu_ns(os.getpid())
         time.sleep(NOISE_S)
         return noise.noise(
@@ -162,7 +163,7 @@ class Agent:
         )
 
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
-        """The digests of what each command, each client and each server of the registry executes, by its text."""
+        """The digests of what each command, client and server of the registry executes, by its text."""
         commands = {
             cell.contestant.text: cell.contestant
             for comparison in plan.comparisons
@@ -177,7 +178,7 @@ class Agent:
         }
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
-        """Starts the contestant of a cell, fresh, and waits until it accepts connections; its path, if any, before."""
+        """Starts the path of a cell, if any, then its contestant, and waits until it accepts connections."""
         with ExitStack() as undo:
             over = None if cell.path is None else path.start(self.engine, PathSpec(**cell.path.model_dump()))
             if over is not None:
@@ -191,7 +192,7 @@ class Agent:
             return server
 
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
-        """How the server at an address answers another protocol than it is to be asked; None where it does not."""
+        """The protocol mismatch of the server at an address; None if it answers the protocol of the workload."""
         return protocol_probe.mismatch(connect, workload)
 
     def load(self, spec: LoadSpec) -> RunningLoad:
@@ -208,17 +209,17 @@ class Agent:
         return Client(client_argv(cell.load.driver, values), place, server.memory)
 
     def rest(self, time_ms: int) -> Window:
-        """Lets so much time pass, and says when."""
+        """Sleeps and returns the window."""
         begin_ns = time.monotonic_ns()
         time.sleep(time_ms / 1_000)
         return Passed(begin_ns, time.monotonic_ns())
 
     def memory_in_use(self) -> int:
-        """How much of the machine's memory is in use, in bytes."""
+        """Memory of the machine in use, in bytes."""
         return resources.memory_in_use()
 
     def core_to_core_ns(self, server: Sequence[int], load: Sequence[int]) -> float | None:
-        """The core-to-core latency from a server to its generator now; None where they share a processor."""
+        """The core-to-core latency from a server to its generator now; None if they share a processor."""
         if not server or not load or set(server) & set(load):
             return None
         return core_to_core_ns(self.engine, server[0], load[0])
@@ -226,7 +227,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A server of this host, the account of its process tree, and the path to it, if it is not on loopback."""
+    """A server of this host, the account of its process tree, and the path to it unless it is on loopback."""
 
     server: contestants.Server
     path: RunningPath | None = None
@@ -235,11 +236,11 @@ class LocalServer:
 
     @property
     def counts_itself(self) -> bool:
-        """Whether it counts its syscalls, as the engine does where the kernel lets it."""
+        """Whether it counts its own syscalls, as the engine does if the kernel allows it."""
         return self.ready is not None and not any(lack.startswith(UNCOUNTED) for lack in self.ready.lacks)
 
     def with_counter(self) -> LocalServer:
-        """The same server with a count of its syscalls from now on, while it rests; or with why there is none."""
+        """The same server with a syscall counter that starts now, while it is idle; or with the reason for none."""
         try:
             return replace(self, counter=syscalls.Counter(lambda: self.look().pids))
         except syscalls.CannotCountError as error:
@@ -252,49 +253,49 @@ class LocalServer:
 
     @property
     def load_netns(self) -> str | None:
-        """The network namespace that it is loaded from; None where that is the lab's."""
+        """The network namespace of its load; None if that is the lab's."""
         return None if self.path is None else self.path.load_netns
 
     @property
     def ready(self) -> ServeReady | None:
-        """What it said when it was ready, if it speaks the contract."""
+        """Its ready event, if it speaks the contract."""
         return self.server.ready
 
     @property
     def line(self) -> ReadyLine | None:
-        """What it said when it was ready, if it is not ours and says something."""
+        """The ready line of a server that is not ours, if it prints one."""
         return self.server.line
 
     def check(self, wait_s: float = 0.0) -> None:
-        """Raises TrialFailed when it or its path has died, or it dies within `wait_s`."""
+        """Raises TrialFailed if it or its path has died, or it dies within `wait_s`."""
         self.server.check(wait_s)
         if self.path is not None:
             self.path.check()
 
     def observer(self) -> Observer:
-        """What watches it through one window."""
+        """An observer of it for one window."""
         return Observer(self)
 
     def look(self) -> proc.Tree:
-        """Finds its processes; slow where there are many tasks, so for a server at rest."""
+        """Lists its processes; slow with many tasks, so only for an idle server."""
         return proc.look(*self.server.pids)
 
     def sample(self, tree: proc.Tree) -> Sample:
-        """Reads the counters, the server's CPU clocks first. What a path has used counts as the lab's."""
+        """Reads the counters, the server's CPU clocks first. The use of a path counts as the lab's."""
         usage, ticks = proc.usage(tree), noise.ticks()
         path_ns = 0 if self.path is None else self.path.cpu_ns()
         return Sample(usage, ticks, proc.process_cpu_ns(os.getpid()) + path_ns, self.server.throttling())
 
     def size(self) -> proc.Size:
-        """What it takes of the machine now."""
+        """Its size now."""
         return proc.size(*self.server.pids)
 
     def memory_each(self, tree: proc.Tree) -> Mapping[int, proc.Memory]:
-        """The memory of each of its processes; slow, so only for a server at rest."""
+        """The memory of each of its processes; slow, so only for an idle server."""
         return proc.memory_each(tree.pids)
 
     def connections_each(self, tree: proc.Tree) -> Mapping[int, int]:
-        """How many connections each of its first processes holds; empty where it has too many to look at."""
+        """How many connections each of its first processes holds; empty if it has too many sockets to list."""
         return port_owner.connections(tree.pids[: proc.EACH_MAX]) if self.size().descriptors <= SOCKETS_MAX else {}
 
     def listening(self) -> ListenCounters | None:
@@ -302,32 +303,32 @@ class LocalServer:
         return netstat.listen_counters(self.server.pids[0])
 
     def carried(self) -> PathReport | None:
-        """What the path has carried since this was asked last; None on loopback. Raises TrialFailed."""
+        """What the path has carried since the last call; None on loopback. Raises TrialFailed."""
         return None if self.path is None else self.path.carried()
 
     def memory(self) -> proc.Memory | None:
-        """The memory of all its processes now; None where the kernel does not say."""
+        """The memory of all its processes now; None if the kernel does not report it."""
         return proc.together(self.memory_each(self.look()).values())
 
     def own_bytes(self) -> int | None:
-        """Its proportional memory that is not of files; slow too."""
+        """Its proportional memory without that of files; slow too."""
         return proc.own_bytes(self.look().pids)
 
     def ask(self) -> None:
-        """Asks it what it has done so far, without waiting for the answer."""
+        """Requests its counters, without waiting for the answer."""
         if self.server.ready is not None:
             for each in self.server.instances:
                 ask_served(each.child)
 
     def served(self) -> Served | None:
-        """The answer; None of a command, which has none. Raises TrialFailed when there is none in time."""
+        """The counters; None for a command, which has none. Raises TrialFailed if there is no answer in time."""
         if self.server.ready is None:
             return None
         first, *others = (served(each.child) for each in self.server.instances)
         return functools.reduce(_together, others, first)
 
     def calls(self) -> Calls:
-        """Its syscalls so far; raises TrialFailed when it does not answer."""
+        """Its syscalls so far; raises TrialFailed if it does not answer."""
         if self.counter is not None:
             return Calls(time.monotonic_ns(), self.counter.calls())
         self.ask()
@@ -335,7 +336,7 @@ class LocalServer:
         return Calls(time.monotonic_ns(), None if said is None else said.calls, self.uncounted)
 
     def vitals(self) -> Vitals:
-        """What it has and is allowed, when it has failed; less of it where it has died."""
+        """Its use and limits after a failure; fewer figures if it has died."""
         pid, groups = self.server.pids[0], self.server.limits.groups
         return Vitals(
             descriptors=resources.descriptors(self.look().pids[: proc.EACH_MAX]),
@@ -352,12 +353,12 @@ class LocalServer:
         return next((said for each in self.server.instances if (said := each.child.last_words())), ())
 
     def _refused(self) -> Mapping[str, int]:
-        """The connections it says it refused, by the limit; empty of one that does not say."""
+        """The connections it reports as refused, by limit; empty if it does not report."""
         refused = Counter[str]()
         with suppress(TrialFailed, Ended):
             for each in self.server.instances if self.server.ready is not None else ():
                 while each.child.line(0) is not None:
-                    # An answer that was not waited for, because its trial failed first.
+                    # Discards the answer to an earlier request whose trial failed.
                     pass
             self.ask()
             said = self.served()
@@ -366,7 +367,7 @@ class LocalServer:
         return refused
 
     def stop(self) -> bool:
-        """Ends it and everything it started, and its path; returns whether it ended when it was asked to."""
+        """Ends it, everything it started, and its path; returns whether it ended when it was asked to."""
         try:
             return self.server.stop()
         finally:
@@ -377,12 +378,12 @@ class LocalServer:
 
 
 def _clients(plan: Plan) -> list[str]:
-    """The commands of the clients that make the load of a plan."""
+    """The commands of the external clients of a plan."""
     loads = (cell.load for comparison in plan.comparisons for cell in comparison.cells)
     return sorted({load.client for load in loads if load.client is not None})
 
 
 def _together(one: Served, other: Served) -> Served:
-    """What two instances of a server have done."""
+    """The counters of two instances of a server, summed."""
     calls = None if one.calls is None or other.calls is None else one.calls + other.calls
     return updated(one, workers=one.workers + other.workers, restarts=one.restarts + other.restarts, calls=calls)

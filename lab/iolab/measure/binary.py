@@ -1,9 +1,9 @@
-"""The engine's file: where it is, and whether it is the one that belongs to this package.
+"""The engine's file: where it is, and whether it belongs to this package.
 
 A checkout and its engine drift apart silently: an edited Rust file with yesterday's binary would measure yesterday's
-code under today's name. So in a checkout the build id is computed again from the sources, and in an installed wheel
-the file must be the one the wheel brought. `IOLAB_ENGINE` names an engine by hand, and is taken at its word: the build
-id and the digest of what really ran are in every record.
+code under today's name. So in a checkout the build id is computed again from the sources, and in an installed wheel the
+file must be the one from the wheel. `IOLAB_ENGINE` names an engine by hand, and is not checked: every record has the
+build id and the digest of the engine that ran.
 
 Commands that only hand over to the engine import this module and little else, so it imports nothing slow.
 """
@@ -26,11 +26,11 @@ PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 
 
 class EngineError(IolabError):
-    """There is no engine to work with. The message is one line that says what to run."""
+    """There is no usable engine. The message is one line that says what to run."""
 
 
 def find() -> str:
-    """Where the engine is, without running it; raises EngineError with the places looked at."""
+    """The path of the engine, without running it; raises EngineError with the paths tried."""
     if named := os.environ.get(BY_HAND):
         if not os.path.isfile(named):
             raise EngineError(f"{BY_HAND} names no file: {named}")
@@ -46,7 +46,7 @@ def find() -> str:
 
 
 def verify(path: str, built: str) -> None:
-    """Refuses an engine that does not belong to this package; `built` is the build id it describes itself with."""
+    """Refuses an engine that does not belong to this package; `built` is the build id that it reports."""
     if os.environ.get(BY_HAND):
         return
     root = checkout()
@@ -57,9 +57,9 @@ def verify(path: str, built: str) -> None:
 
 
 def belongs(path: str) -> bool:
-    """Whether an engine surely belongs to this package, found out without running it.
+    """Whether an engine certainly belongs to this package, without running it.
 
-    An engine holds its build id as text. Where the text is not found, ask the engine itself and `verify`.
+    An engine holds its build id as text. If the text is not found, run the engine and `verify`.
     """
     if os.environ.get(BY_HAND):
         return True
@@ -95,7 +95,7 @@ def check_build(path: str, built: str, sources: str) -> None:
 
 
 def check_record(path: str, digest_: str) -> None:
-    """Refuses an engine that is not the file this installation of iolab brought."""
+    """Refuses an engine that this installation of iolab did not bring."""
     recorded = list(_recorded())
     if not recorded:
         raise EngineError("iolab is neither installed nor in a checkout: install it, or set IOLAB_ENGINE to an engine")
@@ -110,13 +110,13 @@ def digest(path: str) -> str:
 
 
 def holds(path: str, text: bytes) -> bool:
-    """Whether a file holds these bytes anywhere."""
+    """Whether a file contains these bytes."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         return mapped.find(text) >= 0
 
 
 def _sources(root: str, folder: str) -> Iterator[str]:
-    """The paths of the engine's sources below a folder, from the root on."""
+    """The paths of the engine's sources below a folder, relative to `root`."""
     for entry in os.scandir(f"{root}/{folder}"):
         name = f"{folder}/{entry.name}"
         if entry.is_dir(follow_symlinks=False):
@@ -126,7 +126,7 @@ def _sources(root: str, folder: str) -> Iterator[str]:
 
 
 def _recorded() -> Iterator[str]:
-    """The digests under which the installer recorded the engine: `path,sha256=digest,size` a line, in base 64."""
+    """The digests that the installer recorded for the engine, as `path,sha256=digest,size` with a base 64 digest."""
     import base64
 
     for folder in os.listdir(PACKAGES):
@@ -140,7 +140,7 @@ def _recorded() -> Iterator[str]:
 
 
 def _places() -> Iterator[str]:
-    """The folders where an installer puts commands."""
+    """The folders in which installers put commands."""
     if sys.prefix != sys.base_prefix:
         yield f"{sys.prefix}/bin"
     import sysconfig  # which reads how Python was built: only where the engine is not beside the interpreter

@@ -1,6 +1,6 @@
-"""How a server broke: what the client saw, and what had run out, found by looking at the server before it is stopped.
+"""How a server broke: what the client saw, and what had run out, found by examining the server before it is stopped.
 
-The evidence is figures of the kernel and of the server itself. What it had run out of is said only where a figure
+The evidence is figures of the kernel and of the server itself. A resource is named as exhausted only if a figure
 reaches its limit.
 """
 
@@ -15,12 +15,12 @@ from iolab.machine.netstat import ListenCounters
 from iolab.machine.resources import Used
 from iolab.results.records import Break, Growth, RanOut
 
-# A server often keeps a descriptor or two to refuse with.
+# A server often keeps a descriptor or two for refusing connections.
 DESCRIPTORS_SPARE = 2
-# A machine that has so large a part of its tasks or ports in use refuses the next ones now and then.
+# A machine with this share of its tasks or ports in use occasionally refuses new ones.
 NEARLY_ALL = 0.95
-# What the engine's servers call a limit for which they refuse connections, and what has run out then. The lab allows
-# them more connections than there are, so they reach connections_max only where too few descriptors have lowered it.
+# The limits that the engine's servers report for refused connections, and the exhausted resource. The lab allows them
+# more connections than it opens, so they reach connections_max only if too few descriptors have lowered it.
 REFUSED: Mapping[str, RanOut] = {
     "connections_max": "descriptors",
     "descriptors": "descriptors",
@@ -35,8 +35,8 @@ REFUSED: Mapping[str, RanOut] = {
 class Vitals:
     """What a server had and was allowed when it failed.
 
-    `refused` is what it says itself that it refused, by the limit. The next two are how often the kernel refused it a
-    process or thread, and ended one of its processes, because of a limit of the lab.
+    `refused` is its own count of refused connections, by limit. `processes_refused` and `memory_refused` count how
+    often a limit of the lab refused it a process or thread, and ended one of its processes.
     """
 
     descriptors: Used | None = None
@@ -49,7 +49,7 @@ class Vitals:
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at: a figure in words, and what has run out by it, if anything."""
+    """One finding: a figure in words, and the resource that it shows to be exhausted, if any."""
 
     words: str
     ran_out: RanOut | None = None
@@ -63,7 +63,7 @@ def how(
     *,
     recovered: bool | None,
 ) -> Break:
-    """How a server broke, from what the client saw first and from all that was seen of the server."""
+    """How a server broke, from the client's first failure and from all observations of the server."""
     found = tuple(_findings(growth, vitals, listening))
     return Break(
         request=(first and first.request) or None,
@@ -77,7 +77,7 @@ def how(
 
 
 def _findings(growth: Growth, vitals: Vitals, listening: ListenCounters | None) -> Iterator[Finding]:
-    """What was looked at, the surest signs first."""
+    """All findings, the most certain first."""
     yield from _refusals(growth, vitals)
     yield from _sizes(growth, vitals)
     if listening is not None and listening.drops:
@@ -88,9 +88,9 @@ def _findings(growth: Growth, vitals: Vitals, listening: ListenCounters | None) 
 
 
 def _refusals(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
-    """What the kernel refused because of a limit, and what the server says that it refused."""
+    """What the kernel refused because of a limit, and what the server reports that it refused."""
     if vitals.processes_refused:
-        # The kernel counts both as tasks: what the server has more of is what it wanted.
+        # The kernel counts both as tasks: the server wanted whichever it has more of.
         what: RanOut = "threads" if max(growth.threads) > 2 * max(growth.processes) else "processes"
         yield Finding(f"the limit on processes and threads refused {vitals.processes_refused}", what)
     if vitals.memory_refused:
@@ -101,15 +101,15 @@ def _refusals(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
 
 
 def _sizes(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
-    """What the server had at most along the trial, and what the machine had left."""
+    """The server's maxima along the trial, and what the machine had left."""
     zombies, threads = max(growth.zombies), max(growth.threads)
     yield Finding(f"{_counted(max(growth.processes), 'process', 'processes')}, {zombies} of them ended and not reaped")
-    # It has none any more where it has died.
+    # A dead server has no address space.
     space = f", {vitals.address_space_bytes >> 20} MiB of address space" if vitals.address_space_bytes else ""
     yield Finding(_counted(threads, "thread", "threads") + space)
     yield Finding(f"{max(growth.rss_bytes) >> 20} MiB of resident memory")
     if (used := vitals.descriptors) is not None:
-        # Of one process the series knows the most that were open; the load has closed some since.
+        # For a single process the series has the most open descriptors; the load has closed some since.
         most = max(used.used, max(growth.descriptors)) if max(growth.processes) == 1 else used.used
         is_out = most >= used.allowed - DESCRIPTORS_SPARE
         yield Finding(f"{most} of {used.allowed} descriptors in one process", "descriptors" if is_out else None)

@@ -1,8 +1,8 @@
-"""Whether what a run begins next ends within its budget, if it has one.
+"""Whether the next part of a run ends within its budget, if it has one.
 
-The number of blocks follows from how long the blocks of the pilot took. A machine that is disturbed later, discarded
-trials that run again and servers that become slower take more time than that. So there is a look at the clock before
-each trial. It decides by the time alone, and no result is looked at.
+The number of blocks follows from how long the pilot's blocks took. A later disturbance, reruns of discarded trials and
+slower servers take more time than that, so the clock is checked before each trial. The decision depends on time alone,
+never on results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from iolab.results.records import CostCount
 class Budget:
     """The time that a run has taken and may still take. Without a budget there is always time.
 
-    A run that is resumed has taken the time of its stored trials and `counts`, and what has passed since `began_s`.
+    A resumed run has taken the time of its stored trials and `counts`, plus the time since `began_s`.
     """
 
     def __init__(self, progress: Progress, began_s: float, counts: Sequence[CostCount]) -> None:
@@ -37,7 +37,7 @@ class Budget:
         return self._earlier_s + self._progress.clocks.monotonic_s() - self._began_s
 
     def has_time(self, rest: Sequence[Trial]) -> bool:
-        """Whether the next block of all comparisons, or the next rerun, and all that comes later end in time."""
+        """Whether the next block of all comparisons, or the next rerun, and everything after it end in time."""
         if self._budget_s is None:
             return True
         plan, late = self._progress.plan, self._late()
@@ -45,7 +45,7 @@ class Budget:
         return self.spent_s + needed_s + self._after.time_s(late.usual_s) + report_s(plan) <= self._budget_s
 
     def has_time_for(self, cells: Sequence[Cell], *, then: int) -> bool:
-        """Whether single trials of these cells, and so many counts of what a request costs then, end in time."""
+        """Whether single trials of these cells, and `then` counts of costs after them, end in time."""
         if self._budget_s is None:
             return True
         late, counting = self._late(), self._counting
@@ -53,7 +53,7 @@ class Budget:
         return self.spent_s + late.time_s(cells) + later_s <= self._budget_s
 
     def chosen(self) -> Plan:
-        """The plan with the number of blocks that its pilot has chosen, at the end of which this is asked for."""
+        """The plan with the number of blocks chosen by its pilot; call it at the pilot's end."""
         return planning.chosen(self._progress.plan, self._progress.results)
 
     def used_up(self) -> Plan:
@@ -61,7 +61,7 @@ class Budget:
         return planning.used_up(self._progress.plan, self._progress.results)
 
     def go_on(self, plan: Plan) -> None:
-        """Goes on with a plan whose number of blocks has changed."""
+        """Continues with a plan whose number of blocks has changed."""
         self._progress.go_on(plan)
         self._foresee()
 
@@ -74,16 +74,18 @@ class Budget:
         return planning.late(self._progress.plan, self._progress.results)
 
     def _foresee(self) -> None:
-        """Works out what comes after the blocks: not before each of them, because of many contestants it takes long."""
+        """Computes what comes after the blocks. Not done before each block, because with many contestants it takes
+        long.
+        """
         plan, results = self._progress.plan, self._progress.results
         if self._budget_s is not None:
             self._counting = planning.counting(plan)
-            # A pilot is not cut short for what may be left out at the end.
+            # A pilot is not cut short for work that may be left out at the end.
             self._after = self._counting if plan.is_pilot else planning.after(plan, results)
 
 
 def _together(rest: Sequence[Trial]) -> list[Trial]:
-    """The next trial and those without which it is worth nothing: of its block in all comparisons, or of its rerun."""
+    """The next trial and those it is useless without: of its block in all comparisons, or of its rerun."""
     first = rest[0]
     place = (first.comparison, first.attempt)
     return [

@@ -1,8 +1,8 @@
-"""A process the lab started: lines out of it with time-outs, and an end that leaves nothing behind.
+"""A child process of the lab: lines of its output with time-outs, and an end that leaves nothing behind.
 
 Its standard input stays open as a lifeline: when the lab dies, even by SIGKILL, the kernel closes the pipe and a
-supervised process ends. Each child leads a session of its own, so that Ctrl-C reaches the lab alone, which then
-decides, and so that one signal ends whatever it forked.
+supervised process ends. Each child leads a session of its own. So Ctrl-C reaches only the lab, which then decides, and
+one signal ends everything that the child forked.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Sequence
 
 from iolab.measure.output import Output
 
-# A report carries a whole histogram, some hundred kilobytes at the very most.
+# A report carries a whole histogram, at most a few hundred kilobytes.
 LINE_BYTES_MAX = 16 << 20
 # How long a process may take to end by itself before it is killed.
 GRACE_S = 1.0
-# How long its reaper may take to end what has left its session: it tries for half of that.
+# How long its reaper may take to end what has left the session: the reaper tries for half of that.
 REAPED_S = 10.0
-# How much of its standard error is quoted when it fails: so many lines, and so much of each.
+# How much of its standard error a failure quotes: lines, and characters of each.
 LAST_LINES, LAST_LINE_CHARACTERS = 20, 200
 LAST_WORDS_BYTES = 16_384
 
@@ -37,10 +37,10 @@ class Ended(Exception):
 
 
 class Child:
-    """A running process, its standard output as lines, its standard error kept in a file for its last words."""
+    """A running process; its standard output as lines, its standard error kept in a file for the last words."""
 
     def __init__(self, argv: Sequence[str], first_line: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Starts it, with `descriptors` open, and hands it `first_line`; raises OSError when it cannot be started."""
+        """Starts it, with `descriptors` open, and sends it `first_line`; raises OSError if it cannot be started."""
         self.stderr = Output()
         try:
             self._popen = subprocess.Popen(
@@ -66,16 +66,16 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is also the id of its session."""
+        """Its process id, which is also its session id."""
         return self._popen.pid
 
     def line(self, timeout_s: float) -> bytes | None:
-        """The next line without its end, or None when there was none in time; raises Ended at the end of output."""
+        """The next line without its newline, or None if there was none in time; raises Ended at the end of output."""
         deadline = time.monotonic() + timeout_s
         while (line := self._received_line()) is None:
             if not self._selector.select(max(0.0, deadline - time.monotonic())):
                 return None
-            # Unbuffered and not blocking: None would mean that select was mistaken, b"" is the end.
+            # Non-blocking: None would be a spurious wake-up of select, b"" is the end.
             chunk = self._stdout.read(1 << 16)
             if chunk == b"":
                 raise Ended(self.wait(GRACE_S))
@@ -83,16 +83,16 @@ class Child:
         return line
 
     def send(self, line: bytes) -> None:
-        """Hands it a line on its standard input. It may have ended; then reading from it will say how."""
+        """Sends it a line on its standard input. If it has ended, the next read reports how."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.write(line + b"\n")
 
     def alive(self) -> bool:
-        """Whether it has not ended; asks without reaping, so that its id stays its own."""
+        """Whether it is running; does not reap it, so its id stays valid."""
         return self._exited(os.WNOHANG) is None
 
     def wait(self, timeout_s: float) -> int | None:
-        """Its exit code once it has ended, negative for a signal; None when it has not in time."""
+        """Its exit code, negative for a signal; None if it has not ended in time."""
         deadline = time.monotonic() + timeout_s
         while (ended := self._exited(os.WNOHANG)) is None:
             if time.monotonic() >= deadline:
@@ -101,19 +101,19 @@ class Child:
         return ended
 
     def last_words(self) -> tuple[str, ...]:
-        """The last lines it wrote to standard error, for a message, without empty lines and control characters."""
+        """The last lines of its standard error for a message, without empty lines and control characters."""
         tail = self.stderr.tail(LAST_WORDS_BYTES)
         lines = (_printable(line) for line in tail.decode(errors="replace").splitlines())
         return tuple(line[:LAST_LINE_CHARACTERS] for line in lines if line)[-LAST_LINES:]
 
     def ask_to_end(self) -> None:
-        """Asks it and everything in its session to end, without waiting for that."""
+        """Sends SIGTERM to its session without waiting."""
         if self._popen.returncode is None and self._asked_s is None:
             self._asked_s = time.monotonic()
             self._signal(signal.SIGTERM)
 
     def stop(self) -> bool:
-        """Ends it and everything in its session, politely for a second and then not. May be called again.
+        """Ends it and its session: SIGTERM, then SIGKILL after GRACE_S. May be called again.
 
         Returns whether it ended by itself.
         """
@@ -127,7 +127,8 @@ class Child:
             # A reaper now ends what has left the session, too.
             self.wait(REAPED_S)
         self._signal(signal.SIGKILL)
-        # One in an uninterruptible wait, for a device or a file system that does not answer, is left to the kernel.
+        # A process in an uninterruptible wait, for a device or a file system that does not answer, is left to the
+        # kernel.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(REAPED_S)
         self._selector.close()
@@ -138,7 +139,7 @@ class Child:
     def _received_line(self) -> bytes | None:
         end = self._received.find(b"\n")
         if end < 0:
-            # A peer that never ends its line is cut off, and the contract's parser says what is wrong with it.
+            # A line without an end is cut off, and the contract's parser reports what is wrong with it.
             end = LINE_BYTES_MAX if len(self._received) > LINE_BYTES_MAX else -1
         if end < 0:
             return None
@@ -155,13 +156,13 @@ class Child:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def _signal(self, number: signal.Signals) -> None:
-        # The session may be empty, or hold only processes that have become another user's.
+        # The session may be empty, or hold only processes that changed to another user.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
 
 def ending(code: int | None) -> str:
-    """How a process ended, in words that follow its name; `code` is negative for a signal."""
+    """How a process ended, phrased to follow its name; `code` is negative for a signal."""
     if code is None:
         return "closed its output without ending"
     if code >= 0:
@@ -172,5 +173,5 @@ def ending(code: int | None) -> str:
 
 
 def _printable(line: str) -> str:
-    """A line without what would move the cursor or change colours; its indentation stays."""
+    """A line without characters that would move the cursor or change colours; its indentation stays."""
     return "".join(character if character.isprintable() else " " for character in line.expandtabs()).rstrip()

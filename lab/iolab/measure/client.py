@@ -1,7 +1,7 @@
-"""A client that is not ours as the load of a trial, behind a reaper on the generator's processors.
+"""An external client as the load of a trial, behind a reaper on the generator's processors.
 
-It says itself how many requests were answered and how long that took: iolab verifies none of its replies. What its
-processes use is accounted for as a server's is.
+The client itself reports how many requests were answered and how long that took: iolab verifies none of its replies.
+The use of its processes is accounted for like a server's.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from iolab.measure.registered import Command
 from iolab.plan.settings import Cell
 from iolab.results.records import ClientRun
 
-# How much of what a client prints is kept with its run: the end.
+# How much of a client's output is kept with its run: the end.
 KEPT_BYTES = 64 << 10
-# The longest time between two samples of a client, however many processes it has. They stay idle for only some seconds,
-# and a sample must fall into that time.
+# The longest pause between two samples of a client with many processes. They stay idle for a few seconds only, and one
+# sample must fall within them.
 REST_S_MAX = 2.0
 # Reads the memory of a server.
 Weigh = Callable[[], proc.Memory | None]
 
 
 class Peak:
-    """The most that the processes of a client took at one time, its server, and the whole machine."""
+    """The most at one time of a client's processes, its server, and the whole machine."""
 
     def __init__(self, server: Weigh) -> None:
         self.rss_bytes = self.processes = self.threads = self.machine_bytes = 0
@@ -41,7 +41,7 @@ class Peak:
         self._weigh = server
 
     def sample(self, pid: int) -> None:
-        """Looks at them once more."""
+        """Takes one more sample."""
         size, memory = proc.size(pid), proc.together(proc.memory_each(proc.look(pid).pids).values())
         self.rss_bytes = max(self.rss_bytes, size.rss_bytes)
         self.processes = max(self.processes, size.processes)
@@ -57,7 +57,7 @@ def _most(one: proc.Memory | None, other: proc.Memory | None) -> proc.Memory | N
 
 
 class Client:
-    """A client at work, and what it used so far."""
+    """A running client and its use so far."""
 
     def __init__(self, argv: Sequence[str], place: Place, server: Weigh = lambda: None) -> None:
         """Starts it; raises TrialFailed. `server` reads the memory of its server."""
@@ -70,7 +70,7 @@ class Client:
         self.end_ns = self.begin_ns
 
     def ended(self, wait_s: float) -> bool:
-        """Whether it has ended, or does within `wait_s`; raises TrialFailed where it floods its output."""
+        """Whether it has ended, or ends within `wait_s`; raises TrialFailed if it floods its output."""
         self._sample()
         try:
             line = self._instance.child.line(wait_s)
@@ -83,7 +83,7 @@ class Client:
         return line is not None
 
     def run(self) -> ClientRun:
-        """What it said and used, once it has ended; raises TrialFailed."""
+        """The report and use of a client that has ended; raises TrialFailed."""
         assert self._ended is not None, "it has ended"
         code, cpu_ns = self._ended
         if code != 0:
@@ -105,20 +105,20 @@ class Client:
 
     @property
     def server_memory(self) -> proc.Memory | None:
-        """The most that its server took meanwhile; None where the kernel does not say."""
+        """The most memory that its server took meanwhile; None if the kernel does not report it."""
         return self.peak.server
 
     @property
     def machine_bytes(self) -> int:
-        """The most of the machine's memory that was in use meanwhile."""
+        """The most memory of the machine in use meanwhile."""
         return self.peak.machine_bytes
 
     def stop(self) -> None:
-        """Ends it and all it started, however far it is."""
+        """Ends it and all it started, at any point of its run."""
         self._instance.stop()
 
     def _figures(self) -> tuple[ClientFigures, bytes]:
-        """The figures in its last line, and the end of all it printed."""
+        """The figures in its last line, and the end of its output."""
         assert self._instance.stdout is not None, "it is kept"
         stdout = self._instance.stdout.tail(TAIL_BYTES)
         line = stdout.rstrip().rpartition(b"\n")[2]
@@ -130,7 +130,7 @@ class Client:
             raise TrialFailed("no_figures", message, final=True, said=_shown(line)) from None
 
     def _sample(self) -> None:
-        """Looks at its processes, at most so often that it takes little of their time."""
+        """Samples its processes, seldom enough to take little of their time."""
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self.peak.sample(self._instance.pid)
@@ -139,7 +139,7 @@ class Client:
 
 
 def limit_s(cell: Cell) -> float:
-    """How long a client may take in all: it ends by itself, so this only ends one that hangs."""
+    """How long a client may take in all. It ends by itself, so only one that hangs takes longer."""
     return (cell.trial.duration_ms + cell.trial.timeout_ms) / 1_000 + LOAD_SLACK_S
 
 

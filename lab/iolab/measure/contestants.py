@@ -1,8 +1,8 @@
-"""The servers that compete: the engine's models, those of the registry, and any other as a command.
+"""The servers to compare: the engine's models, those of the registry, and any other as a command.
 
-A command is an argument list and never sees a shell; a server of the registry is a command too, with an environment
-and files of its own. A reaper starts it (see `reaper`), so that it stays on its processors and dies with the lab, with
-all that it forked.
+A command is an argument list that no shell sees; a server of the registry is a command too, with its own environment
+and files. A reaper starts it (see `reaper`), which keeps it on its processors and ends it and all of its children with
+the lab.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from iolab.results.records import Failure
 from iolab.wording import instead
 
 HOST = "127.0.0.1"
-# What is the same in all commands.
+# Placeholders with the same value in every command.
 PLACES = {"contestants": str(registry.OURS.parent), "python": pythons.PYTHON}
 # The servers of the registry that can be started here, by the contestants' texts.
 Prepared = Mapping[str, Registered]
@@ -44,7 +44,7 @@ NONE_PREPARED: Prepared = {}
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that accepts connections: one instance or several, which are measured as one, and their limits."""
+    """A server that accepts connections: one or several instances, which are measured as one, and their limits."""
 
     instances: tuple[Instance, ...]
     limits: Limits = limits.NONE
@@ -56,27 +56,27 @@ class Server:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it listens: the addresses of all its instances."""
+        """The addresses of all its instances."""
         return tuple(address for each in self.instances for address in each.addresses)
 
     @property
     def ready(self) -> ServeReady | None:
-        """What ours said when it was ready, all instances alike; None of another."""
+        """The ready event of an engine server, equal for all instances; None for any other."""
         return self.instances[0].ready
 
     @property
     def line(self) -> ReadyLine | None:
-        """What another said when it was ready, with the addresses of all instances; None of one that says nothing."""
+        """The ready line of any other server, with the addresses of all instances; None if it prints none."""
         line = self.instances[0].line
         return None if line is None else updated(line, listen=self.addresses)
 
     def check(self, wait_s: float = 0.0) -> None:
-        """Raises TrialFailed when an instance has died, or dies within `wait_s`."""
+        """Raises TrialFailed if an instance has died, or dies within `wait_s`."""
         for at, each in enumerate(self.instances):
             each.check(wait_s if at == 0 else 0.0)
 
     def throttling(self) -> Throttling | None:
-        """What its CPU quota has done so far; None without one."""
+        """The use of its CPU quota so far; None without a quota."""
         return None if self.limits.groups is None else self.limits.groups.throttling()
 
     def stop(self) -> bool:
@@ -88,14 +88,14 @@ class Server:
 
 
 def options(engine: Description, known: Registry) -> dict[str, list[str]]:
-    """The names of the options of every model and of every server of the registry, by its name."""
+    """The option names of every model and of every server of the registry, by its name."""
     registry.refuse_names_of([model.name for model in engine.models], known)
     models = {model.name: [option.name for option in model.options] for model in engine.models}
     return models | {name: list(server.entry.options) for name, server in known.items()}
 
 
 def refuse_unknown(plan: Plan, engine: Description, known: Registry) -> None:
-    """Raises PlanError, before anything runs, for a name or an option that is unknown, and for what a server does not
+    """Raises PlanError, before anything runs, for unknown names and options and for settings that a server does not
     take.
     """
     names, models = options(engine, known), {model.name: model for model in engine.models}
@@ -120,7 +120,7 @@ def refuse_unknown(plan: Plan, engine: Description, known: Registry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """A server of the registry is built for the first time, which takes a while."""
+    """Event: a server of the registry is built for the first time, which takes a while."""
 
     contestant: str
     command: str
@@ -129,7 +129,7 @@ class Building:
 def prepare(
     plan: Plan, known: Registry, on_event: Callable[[Building], None]
 ) -> tuple[dict[str, Registered], dict[str, str]]:
-    """The servers of the registry that a plan names, built and ready to be started; and why others cannot be."""
+    """The servers of the registry that a plan names, built and ready to start; and why the others cannot run."""
     ready, absent = dict[str, Registered](), dict[str, str]()
     cells = (cell for comparison in plan.comparisons for cell in comparison.cells)
     names = {cell.contestant.name for cell in cells if cell.contestant.kind == "named"}
@@ -144,7 +144,7 @@ def prepare(
 
 
 def variants(plan: Plan, engine: Engine, known: Registry, absent: Mapping[str, str]) -> dict[str, ModelAbout]:
-    """What there is to know of every named contestant of a plan, with its options, by its text.
+    """The description of every named contestant of a plan, with its options, by its text.
 
     Raises PlanError, before anything runs, for a value that an option does not take.
     """
@@ -162,14 +162,16 @@ def variants(plan: Plan, engine: Engine, known: Registry, absent: Mapping[str, s
 
 
 def _about(entry: registry.Entry, name: str, why_not: str | None) -> ModelAbout:
-    """A server of the registry as the engine describes a model."""
+    """A server of the registry, described like a model of the engine."""
     return ModelAbout(
         name=name, about=entry.about, protocols=entry.protocols, available=why_not is None, why_not=why_not
     )
 
 
 def facts(plan: Plan, engine: Engine) -> Facts:
-    """What this machine has of what a plan can need. A path and a limit of processes are only tried where needed."""
+    """What this machine has of the features that a plan may need. Paths and limits of processes are tried only if
+    needed.
+    """
     wanted = [*_needs_of_claims(plan)]
     wanted += [plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells))]
     is_limited = any(each.processes_limit for each in wanted)
@@ -190,7 +192,7 @@ def _needs_of_claims(plan: Plan) -> Iterator[Needs]:
 
 
 def unmet_by_claims(plan: Plan, facts: Facts) -> dict[Needs, str]:
-    """What claims and their tests need and this machine has not, each with what is missing."""
+    """The needs of claims and their tests that this machine does not meet, each with what is missing."""
     return {wanted: why for wanted in _needs_of_claims(plan) if (why := needs.unmet(wanted, facts))}
 
 
@@ -215,7 +217,7 @@ def _unmet(wanted: Needs, cell: Cell, facts: Facts) -> Failure | None:
 
 
 def _without_python(cell: Cell, server: Registered | None) -> Failure | None:
-    """That the interpreter of a cell is not here, or cannot import what its server needs."""
+    """The failure of a cell without its interpreter, or with one that cannot import what its server needs."""
     entry = None if server is None else server.listed.entry
     packages, install = ((), "") if entry is None else (entry.packages, entry.install)
     why = pythons.why_not(cell.server.interpreter, packages, install)
@@ -250,7 +252,7 @@ def _unfit(cell: Cell, variants: Mapping[str, ModelAbout]) -> Failure | None:
 
 
 def _holds(cell: Cell, about: ModelAbout) -> int | None:
-    """How many connections the server of a cell serves at the same time; None when only the machine limits it."""
+    """How many connections the server of a cell serves at the same time; None if only the machine limits it."""
     return None if about.holds is None else about.holds * cell.server.workers_in_all
 
 
@@ -294,7 +296,7 @@ def _start_models(cell: Cell, engine: Engine | None, place: Place, *, count_call
         worker_kind=cell.server.worker_kind,
         cpus=cell.server.cpus,
         netns=place.netns or None,
-        # As many connections again, for those of the last run that are still closing.
+        # Twice the connections, because those of the last run may still be closing.
         connections_max=min(max(16_384, 2 * cell.load.connections), CONNECTIONS_MAX),
         count_calls=count_calls,
     )
@@ -330,7 +332,7 @@ def _start_commands(cell: Cell, server: Registered | None, place: Place) -> tupl
 
 
 def _command(cell: Cell, server: Registered | None, host: str, port: int, scratch: Scratch | None) -> Command:
-    """What starts the contestant of a cell on a port; raises TrialFailed."""
+    """The command that starts the contestant of a cell on a port; raises TrialFailed."""
     if server is not None and scratch is not None:
         command = server.command(cell, host, port, scratch.folder)
     else:
@@ -341,13 +343,13 @@ def _command(cell: Cell, server: Registered | None, host: str, port: int, scratc
 
 
 def values_of(cell: Cell, host: str) -> dict[str, str]:
-    """What the placeholders of a command stand for, but for its port; raises TrialFailed without its interpreter."""
+    """The placeholders of a command and their values, except its port; raises TrialFailed without its interpreter."""
     python = pythons.program(cell.server.interpreter)
     return settings.values_of(cell) | PLACES | {"host": host, "python": python}
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Free ports. Another process may take one first: the command then fails, and is tried again."""
+    """Free ports. If another process takes one first, the command fails and is tried again."""
     with ExitStack() as closing:
         listeners = [closing.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
         return tuple(listener.getsockname()[1] for listener in listeners)

@@ -1,4 +1,4 @@
-"""What a request and a connection cost a server: syscalls and memory, seen in a run that is not timed."""
+"""What a request and a connection cost a server: syscalls and memory, measured in an untimed run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from iolab.measure.engine import TrialFailed
 from iolab.measure.follower import death_first, follow, load_spec, running
 from iolab.plan.settings import Cell
 
-# How much of its window a count spans. The rest is for a lab that is late.
+# The share of its window that a count spans. The rest allows for a late lab.
 COUNTED_SHARE = 0.5
 
 
 def costs(host: Host, cell: Cell) -> dict[str, Any]:
-    """The fields of a count that were seen in one trial; raises TrialFailed.
+    """The fields of a count from one trial; raises TrialFailed.
 
-    Memory is read when the window is over and the server rests. Calls are counted within it, and the requests between
-    the two readings are those of the generator's intervals.
+    Memory is read at the end of the window, while the server is idle. Syscalls are counted within the window; the
+    requests between the two readings come from the generator's intervals.
     """
     if cell.load.client is not None or cell.load.connections == 0:
         return {"why_not": "only requests of iolab's generator are counted"}
@@ -50,7 +50,7 @@ def costs(host: Host, cell: Cell) -> dict[str, Any]:
 
 
 def _completed(report: Report, begin_ns: int, end_ns: int) -> int:
-    """How many requests were answered between two instants, by the generator's intervals and parts of them."""
+    """The requests answered between two instants, by the generator's intervals and fractions of them."""
     series = report.intervals
     completed = 0.0
     for number, count in enumerate(series.completed):

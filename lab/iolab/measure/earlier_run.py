@@ -16,9 +16,9 @@ End = TypeVar("End")
 
 
 def earlier(folder: Path, identity: Mapping[str, Any], ended: Callable[[Path], End]) -> tuple[str, End | None]:
-    """What differs now from the earlier run of a folder, empty where nothing does, and how it `ended`.
+    """What has changed since the earlier run of a folder, empty if nothing, and how it `ended`.
 
-    A run that cannot be read differs: it cannot be gone on with.
+    An unreadable run counts as changed, because it cannot be continued.
     """
     is_there = (folder / layout.MACHINE).exists()
     try:
@@ -29,13 +29,13 @@ def earlier(folder: Path, identity: Mapping[str, Any], ended: Callable[[Path], E
 
 
 def began_before(folder: Path, since: str) -> bool:
-    """Whether the run of a folder began before a time, given as its trials note theirs; not where there is none."""
+    """Whether the run of a folder began before a time in the format of its trials; False without a run."""
     return bool(since) and min((each.started for each in store.read_trials(folder).results), default=since) < since
 
 
 @contextmanager
 def moved_aside(folder: Path, *, is_old: bool, put_back: Callable[[], None]) -> Iterator[Path | None]:
-    """Gives an old run another name, and its own again where the new one leaves nothing: then `put_back` is called."""
+    """Gives an old run another name. If the new run leaves nothing, renames it back and calls `put_back`."""
     aside = _move_aside(folder) if is_old else None
     try:
         yield aside
@@ -47,7 +47,7 @@ def moved_aside(folder: Path, *, is_old: bool, put_back: Callable[[], None]) -> 
 
 
 def _move_aside(folder: Path) -> Path | None:
-    """Gives an old run another name, and keeps it: results are never deleted here."""
+    """Gives an old run another name: results are never deleted."""
     if not folder.exists():
         return None
     number = next(n for n in range(1, 1_000_000) if not folder.with_name(f"{folder.name}.{n}").exists())

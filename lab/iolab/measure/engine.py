@@ -1,4 +1,4 @@
-"""The engine of this environment: questioning and accepting it, and talking to its processes."""
+"""The engine of this environment: finding and checking it, and communication with its processes."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ Event = TypeVar("Event")
 Document = TypeVar("Document", bound=Frozen)
 LoadEvent = LoadReady | Measuring | Interval | Measured | Report
 
-# How long a step may take before it is a failure. Each is far beyond what a loaded machine needs.
+# How long a step may take before it fails. Each is far longer than a loaded machine needs.
 DESCRIBE_S_MAX = 10.0
 READY_S_MAX = 15.0
 DISTANCE_S_MAX = 2.0
 SERVED_S_MAX = 2.0
 EXIT_S_MAX = 2.0
-# What a generator may take beyond its warm-up, window and time-out: to connect, to drain, and to merge histograms.
+# The time of a generator beyond warm-up, window and time-out: to connect, drain and merge histograms.
 LOAD_SLACK_S = 15.0
 
-# Exit codes that trying again cannot change: a wrong spec, and a machine that cannot do it.
+# Exit codes that a second try cannot change: a wrong spec, and a machine that lacks a feature.
 BAD_SPEC = 2
 FINAL_CODES = (BAD_SPEC, 78)
 
@@ -65,9 +65,9 @@ NOTHING: Mapping[str, str] = {}
 
 
 class TrialFailed(Exception):
-    """A process of a trial could not do its work; `failure` says so in the words of the record.
+    """A process of a trial could not do its work; `failure` is the entry for the record.
 
-    `first` is what a generator saw that could not open its connections.
+    `first` is the first failure of a generator that could not open its connections.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TrialFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that was found and accepted. `digest` is the SHA-256 of its file."""
+    """An engine that was found and checked. `digest` is the SHA-256 of its file."""
 
     path: Path
     digest: str
@@ -94,7 +94,7 @@ class Engine:
 
 
 def open_engine() -> Engine:
-    """Finds, questions and accepts the engine of this environment; raises EngineError with one line."""
+    """Finds and checks the engine of this environment; raises EngineError with one line."""
     path = Path(binary.find())
     description = describe(path)
     binary.verify(str(path), description.build)
@@ -102,18 +102,18 @@ def open_engine() -> Engine:
 
 
 def describe(path: Path) -> Description:
-    """What the engine says of itself; raises EngineError with one line."""
+    """The engine's description of itself; raises EngineError with one line."""
     return _described(path, [], Description)
 
 
 def variant(engine: Engine, contestant: Contestant) -> ModelAbout:
-    """What the engine says of one model with these options; raises PlanError where they cannot be, or EngineError."""
+    """The engine's description of a model with these options; raises PlanError for invalid ones, or EngineError."""
     words = [word for name, value in contestant.options.items() for word in ("-o", f"{name}={value}")]
     return _described(engine.path, ["--model", contestant.name, *words], ModelAbout)
 
 
 def core_to_core_ns(engine: Engine, one: int, other: int) -> float | None:
-    """How long a cache line takes from one processor to another and back; None where that cannot be measured."""
+    """The round trip of a cache line between two processors, in ns; None if it cannot be measured."""
     command = [str(engine.path), "distance", str(one), str(other)]
     try:
         ran = subprocess.run(
@@ -147,7 +147,7 @@ def _described(path: Path, arguments: list[str], document: type[Document]) -> Do
 
 
 def command(engine: Engine, role: str) -> list[str]:
-    """The argument list of a supervised engine process: it reads its spec from standard input."""
+    """The argument list of a supervised engine process, which reads its spec from standard input."""
     return [str(engine.path), role, "--spec", "-"]
 
 
@@ -156,7 +156,7 @@ def serve(
 ) -> tuple[Child, ServeReady]:
     """Starts a server and waits until it accepts; raises TrialFailed. The caller stops the child.
 
-    `environment` is added to that of the lab. The words `before` its command become the command itself.
+    `environment` is added to the lab's. The words `before` its command become part of the command.
     """
     child = _start([*before, *with_environment(environment, command(engine, "serve"))], spec)
     try:
@@ -173,12 +173,12 @@ def serve(
 
 
 def ask_served(child: Child) -> None:
-    """Asks a server what it has done so far. A busy server takes its time to answer: see `served`."""
+    """Requests the counters of a server. A busy server takes its time to answer: see `served`."""
     child.send(b"")
 
 
 def served(child: Child) -> Served:
-    """The answer of a server that was asked; raises TrialFailed."""
+    """The answer of a server to `ask_served`; raises TrialFailed."""
     event = _parsed(parse_serve_event, _line(child, SERVED_S_MAX, "the server", "did not say what it served"))
     if not isinstance(event, Served):
         raise TrialFailed("contract", f"the server said {event.event} when it was asked what it served", final=True)
@@ -201,7 +201,7 @@ def path(engine: Engine, spec: PathSpec) -> tuple[Child, PathReady]:
 
 
 def carried(child: Child) -> PathReport:
-    """What a path has carried since this was asked last; raises TrialFailed."""
+    """What a path has carried since the last call; raises TrialFailed."""
     child.send(b"")
     event = _parsed(parse_path_event, _line(child, SERVED_S_MAX, "the path", "did not say what it carried"))
     if not isinstance(event, PathReport):
@@ -210,9 +210,9 @@ def carried(child: Child) -> PathReport:
 
 
 class Load:
-    """A running load generator, whose events come as they happen.
+    """A running load generator; `events` yields its events as they happen.
 
-    It is held at `ready` and at `measured` until the next event is asked for.
+    It waits at `ready` and at `measured` until the next event is requested.
     """
 
     def __init__(self, engine: Engine, spec: LoadSpec) -> None:
@@ -225,9 +225,9 @@ class Load:
         return self._child.pid
 
     def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
-        """Yields each event, and None every `tick_s` while there is none; the report is the last.
+        """Yields each event, and None after every `tick_s` without one; the last event is the report.
 
-        Raises TrialFailed when the generator fails, dies, breaks the contract or takes too long.
+        Raises TrialFailed if the generator fails, dies, breaks the contract or takes too long.
         """
         seconds = load_s_max(self._spec)
         deadline, what = time.monotonic() + seconds, f"open its {self._spec.connections:,} connections"
@@ -257,26 +257,26 @@ class Load:
         return proc.size(self.pid).rss_bytes
 
     def spent(self) -> proc.Spent:
-        """What all its processes have spent so far."""
+        """What all its processes have used so far."""
         return proc.spent(self.pid)
 
     def memory(self) -> proc.Memory | None:
-        """The memory of all its processes now, while it rests; None where the kernel does not say."""
+        """The memory of all its processes now, while it is idle; None if the kernel does not report it."""
         return proc.together(proc.memory_each(proc.look(self.pid).pids).values())
 
     def stop(self) -> None:
-        """Ends the generator, however far it is."""
+        """Ends the generator, at any point of its run."""
         self._child.stop()
 
 
 def load_s_max(spec: LoadSpec) -> float:
-    """How long a generator may take in all. A count of requests has no length of its own: it gets one time-out more."""
+    """How long a generator may take in all. A count of requests has no fixed length: it gets one more time-out."""
     duration_ms = spec.duration_ms if spec.duration_ms is not None else spec.timeout_ms
     return ((spec.warmup_ms or 0) + duration_ms + spec.timeout_ms) / 1_000 + LOAD_SLACK_S
 
 
 def with_environment(environment: Mapping[str, str], argv: Sequence[str]) -> list[str]:
-    """A command that runs with these variables too. What sets them becomes the command itself."""
+    """A command with additional environment variables. `env` sets them and becomes the command itself."""
     return ["env", *(f"{name}={value}" for name, value in environment.items()), *argv] if environment else [*argv]
 
 
@@ -305,7 +305,7 @@ def _parsed(parse: Callable[[bytes], Event], line: bytes) -> Event:
 
 
 def _failed(child: Child, event: Failed) -> TrialFailed:
-    """What a `failed` event means for the plan: its exit code says whether trying again can help."""
+    """The failure in a `failed` event: its exit code says whether a second try can help."""
     code = child.wait(EXIT_S_MAX)
     return TrialFailed(event.kind, event.message, final=code in FINAL_CODES, first=event.first_failure)
 

@@ -1,4 +1,4 @@
-"""What the runner reports while a plan runs: one class for each event."""
+"""The events of a running plan: one class each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from iolab.results.records import CostCount, Failure, Minute, Result
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan is about to be run; `why` says in words how its processors were chosen.
+    """A plan is about to run; `why` explains how its processors were chosen.
 
-    It takes about `time_s`, and up to `probing_s` more where further trials are to show what limited a contestant.
+    It takes about `time_s`, and up to `probing_s` more if further trials are needed to show what limited a contestant.
     """
 
     plan: Plan
@@ -26,10 +26,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The run's folder is open. `done` of `planned` trials are there already; `faults` are lines it lost.
+    """The run's folder is open and has `done` of `planned` trials; `faults` are lines it lost.
 
-    An earlier run that this one does not go on with is `set_aside` under a new name; `changed` says what differs from
-    it, empty where nothing does. `ended` is when a run that has nothing left to do came to its end.
+    `set_aside` is the new name of an earlier run that this one does not continue; `changed` is the difference to it,
+    empty if there is none. `ended` is when a run with nothing left to do ended.
     """
 
     folder: Path
@@ -51,10 +51,9 @@ class PutBack:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A contestant was looked at before the first block: the size of its replies, or why it is not compared.
+    """A contestant was checked before the first block: the size of its replies, or why it is not compared.
 
-    The size is None of one that only a client which is not ours speaks to. `ends_politely` says whether it ended when
-    it was asked to.
+    The size is None if only an external client speaks to it. `ends_politely` says whether it ended when asked to.
     """
 
     contestant: str
@@ -65,7 +64,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class CapacityMeasured:
-    """The capacity of the slowest contestant of a comparison, of which its rate is a share."""
+    """The capacity of the slowest contestant of a comparison; the comparison's rate is a share of it."""
 
     comparison: str
     capacity_per_s: float
@@ -73,7 +72,7 @@ class CapacityMeasured:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A contestant takes no part in a comparison: it cannot, and `why` says why in a word or a line."""
+    """A contestant cannot take part in a comparison; `why` gives the reason in a word or a line."""
 
     contestant: str
     comparison: str
@@ -82,21 +81,21 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class CanTakePart:
-    """Contestants were left out when the run began, and could take part now: only a fresh run would measure them."""
+    """Contestants left out when the run began could take part now, but only a fresh run would measure them."""
 
     contestants: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MachineBusy:
-    """Others use much of the machine before the first trial; `why` says what, in words."""
+    """Other programs use much of the machine before the first trial; `why` says what, in words."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NothingUsable:
-    """The first `blocks` blocks are over, and no trial of them can be used; `why` says what most of them failed for."""
+    """The first `blocks` blocks are over and have no usable trial; `why` is the most common reason."""
 
     blocks: int
     why: str
@@ -133,7 +132,7 @@ class BlocksChosen:
 
 @dataclass(frozen=True, slots=True)
 class TrialBegan:
-    """A trial begins. `left_s` is how long the rest of the plan should take, this trial included."""
+    """A trial begins. `left_s` is the estimated time of the rest of the plan, this trial included."""
 
     trial: Trial
     title: str
@@ -143,7 +142,7 @@ class TrialBegan:
 
 @dataclass(frozen=True, slots=True)
 class MinuteOver:
-    """A minute of a long trial is over and in the store."""
+    """A minute of a long trial is over and stored."""
 
     minute: Minute
     title: str
@@ -151,7 +150,7 @@ class MinuteOver:
 
 @dataclass(frozen=True, slots=True)
 class TrialEnded:
-    """A trial is over and in the store. `done` counts trials, the ones run again too; so does `planned`."""
+    """A trial is over and stored. `done` and `planned` count trials, including reruns."""
 
     result: Result
     title: str

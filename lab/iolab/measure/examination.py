@@ -1,4 +1,4 @@
-"""Looks at this machine for `doctor`: measures its noise, reads its limits, and tries what some trials need."""
+"""Examines this machine for `doctor`: measures its noise, reads its limits, and tries what some trials need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from iolab.measure.noise_run import noise_plan, noise_run
 
 
 class Examination(NamedTuple):
-    """What was found. `noise` is None where it was not measured."""
+    """The results. `noise` is None if it was not measured."""
 
     checks: tuple[Check, ...]
     noise: Noise | None
@@ -31,7 +31,7 @@ class Examination(NamedTuple):
         return not any(check.status == "bad" for check in self.checks)
 
     def facts(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """Everything as JSON."""
         return {
             "is_fit": self.is_fit,
             "checks": [check._asdict() for check in self.checks],
@@ -41,9 +41,9 @@ class Examination(NamedTuple):
 
 
 def examine(*, with_noise: bool, on_noise: Callable[[float], None]) -> Examination:
-    """Whether this machine is fit to measure. Without an engine it says that.
+    """Whether this machine is fit to measure. A missing engine is a finding too.
 
-    `on_noise` is called before noise is measured, with the seconds that takes.
+    `on_noise` is called before the noise measurement, with its length in seconds.
     """
     engine: Engine | None = None
     trouble = ""
@@ -63,7 +63,7 @@ def examine(*, with_noise: bool, on_noise: Callable[[float], None]) -> Examinati
 
 
 def _tried(engine: Engine | None) -> Tried:
-    """What some trials need and this machine lacks, with the reasons."""
+    """Why this machine lacks what some trials need; empty where it has it."""
     return Tried(
         limits=limits.reasons(sys.executable if engine is None else str(engine.path)),
         no_path=None if engine is None else path.why_not(engine),
@@ -73,7 +73,7 @@ def _tried(engine: Engine | None) -> Tried:
 
 
 def _why_no_count() -> str:
-    """Why the syscalls of a server cannot be counted; empty where they can. Tried on this process."""
+    """Why the syscalls of a server cannot be counted; empty if they can. Tried on this process."""
     try:
         syscalls.Counter(lambda: [os.getpid()]).close()
     except syscalls.CannotCountError as error:

@@ -1,4 +1,4 @@
-"""A first look at a contestant before anything is measured: a few requests, each reply verified."""
+"""A short check of each contestant before anything is measured: a few requests, each reply verified."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from iolab.measure.follower import death_first, follow, load_spec, running
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.settings import Cell, changed, digest_of
 
-# A first look at every contestant before the first block: so many requests, all verified, over so few connections.
+# Requests in the check of a contestant, all verified, and its connections.
 CHECK_REQUESTS = 64
 CHECK_CONNECTIONS = 4
 CHECK_TIMEOUT_MS = 3_000
-# A contestant that fails its first look is looked at once more: a port may have been taken in between.
+# A contestant that fails its check is checked once more: another process may have taken its port.
 CHECKS_MAX = 2
 SEEN_ONCE = frozenset(
     {"cannot_start", "wrong_address", "hung", "silent", "floods", "other_interpreter", "no_ready_line", "unavailable"}
@@ -24,34 +24,34 @@ SEEN_ONCE = frozenset(
 def kind_of(cell: Cell) -> str:
     """A key of the check: cells with the same server, settings, workload and path share one."""
     shown = cell.model_dump(mode="json", include={"contestant", "workload", "server", "path"})
-    # A server that only an external client speaks to is sent no request.
+    # A server whose load is an external client's gets no requests here.
     return digest_of(shown | {"is_asked": cell.load.client is None})
 
 
 def check(host: Host, cell: Cell, title: str) -> Checked:
-    """Whether a contestant answers every request correctly, and why not."""
+    """Whether a contestant answers every request correctly, and if not, why."""
     failure = None
     for _ in range(CHECKS_MAX):
         try:
             return _checked(host, cell, title)
         except TrialFailed as failed:
             is_final, failure = failed.failure.final, failed.failure.model_copy(update={"final": True})
-            # Trying again helps against a port that another process took, and nothing that takes long to see.
+            # A second try helps if another process took the port, not against failures that take long to show.
             if is_final and (failure.kind in SEEN_ONCE or failure.kind.startswith("speaks_")):
                 break
     return Checked(title, None, failure)
 
 
 def _checked(host: Host, cell: Cell, title: str) -> Checked:
-    """What a short run found, and whether the server ended when it was asked to; raises TrialFailed.
+    """The result of a short run, and whether the server ended when asked to; raises TrialFailed.
 
-    It is over loopback, where the lab itself can speak to the server.
+    It runs over loopback, where the lab can connect to the server.
     """
     cell = updated(cell, path=None)
     server = host.start(cell)
     try:
         with death_first(server):
-            # A client that is not ours may speak what iolab does not.
+            # An external client may speak a protocol that iolab does not.
             size = None if cell.load.client is not None else _reply_bytes(host, cell, server)
     except BaseException:
         server.stop()
@@ -60,15 +60,15 @@ def _checked(host: Host, cell: Cell, title: str) -> Checked:
 
 
 def _reply_bytes(host: Host, cell: Cell, server: RunningServer) -> int:
-    """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
+    """The size of one reply, after a short run with every reply verified; raises TrialFailed."""
     if server.ready is None:
         _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
     spec = load_spec(
         changed(cell, {"load.rate": None, "load.connections": max(1, cell.load.connections)}),
         server,
-        # A count of requests is there to see what breaks under it, which must not break before.
+        # A trial that counts requests tests what breaks under its load, which must not break before.
         connections=1 if cell.load.requests else min(max(1, cell.load.connections), CHECK_CONNECTIONS),
-        # Few requests of a closed loop: whether it answers correctly, not how it behaves under load.
+        # A few closed-loop requests test whether it answers correctly, not how it behaves under load.
         idle=0,
         active=None,
         probes=0,
@@ -86,13 +86,13 @@ def _reply_bytes(host: Host, cell: Cell, server: RunningServer) -> int:
 
 
 def _refuse_mismatch(mismatch: Mismatch | None) -> None:
-    """Raises TrialFailed where a server does not answer the protocol that it is asked for."""
+    """Raises TrialFailed for a server that does not answer the requested protocol."""
     if mismatch is not None:
         raise TrialFailed(*mismatch, final=True)
 
 
 def _refuse_faulty(report: Report) -> None:
-    """Raises TrialFailed unless every request of a first look was answered correctly."""
+    """Raises TrialFailed unless every request of the check was answered correctly."""
     requests = report.requests
     if requests.correct == CHECK_REQUESTS and not requests.wrong and not requests.failed:
         return

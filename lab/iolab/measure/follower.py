@@ -1,4 +1,4 @@
-"""A server under load: the load of a cell, the generator followed to its report, and an end to what was started."""
+"""A server under load: the load of a cell, and the generator followed to its report."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from iolab.measure.agent import RunningClient, RunningLoad, RunningServer
 from iolab.measure.engine import TrialFailed
 from iolab.plan.settings import Cell, Load, Times
 
-# A dead server is noticed this soon.
+# A dead server is noticed within this time.
 TICK_S = 0.1
-# A series of counts has at most so many points: three minutes in intervals of 20 ms.
+# The most points of a series: three minutes in intervals of 20 ms.
 INTERVALS_MAX = 10_000
-# How long after a failure of the generator a server may take to be seen dead.
+# How long after a failure of the generator a server may be seen to die.
 DEATH_S_MAX = 0.5
 Process = TypeVar("Process", RunningServer, RunningLoad, RunningClient)
 
 
 def load_spec(cell: Cell, server: RunningServer, *, seed: int = 1, **changes: object) -> LoadSpec:
-    """The load of a cell on its server, with other values where they are given; raises TrialFailed.
+    """The load of a cell on its server, with overrides; raises TrialFailed.
 
-    `seed` decides the times of random arrivals. A number of requests ends the window, and has no warm-up.
+    `seed` determines the times of random arrivals. A number of requests ends the window and has no warm-up.
     """
     workload, load, times = cell.workload, cell.load, cell.trial
     if isinstance(workload, HttpWorkload) and workload.host is None:
@@ -62,13 +62,13 @@ def load_spec(cell: Cell, server: RunningServer, *, seed: int = 1, **changes: ob
 
 
 def _interval_ms(times: Times) -> int:
-    """The interval of a trial, as many times longer as it takes to keep a series short."""
+    """The interval of a trial, lengthened by a whole factor that keeps a series short."""
     intervals = math.ceil((times.warmup_ms + times.duration_ms) / times.interval_ms)
     return times.interval_ms * math.ceil(intervals / INTERVALS_MAX)
 
 
 def _pace(load: Load, seed: int) -> Pace:
-    """What decides when a request goes out."""
+    """The pacing of requests."""
     if load.rate is None:
         return ClosedLoop()
     if load.rate_per_s is None:
@@ -87,11 +87,11 @@ def follow(
     tick: Callable[[], None] = lambda: None,
     tick_s: float = TICK_S,
 ) -> Report:
-    """Follows a generator to its report, and calls the function for each of its events.
+    """Follows a generator to its report and calls the function for each of its events.
 
     The generator waits until `ready` and `measured` have returned, so they take no time from the window. `tick` is
-    called whenever there was no event for `tick_s`. Raises TrialFailed when an event comes out of order. A run that was
-    cut short may leave events out before its report.
+    called after every `tick_s` without an event. Raises TrialFailed if an event is out of order. An interrupted run may
+    leave out events before its report.
     """
     due = [("ready", ready), ("measuring", measuring), ("measured", measured)]
     for event in load.events(tick_s):
@@ -112,7 +112,7 @@ def follow(
 
 @contextmanager
 def running(process: Process) -> Iterator[Process]:
-    """Whatever happens, the process is stopped."""
+    """Stops the process in any case."""
     try:
         yield process
     finally:
@@ -123,7 +123,7 @@ def running(process: Process) -> Iterator[Process]:
 def death_first(server: RunningServer) -> Iterator[None]:
     """Reports the death of the server rather than the generator's failure, which follows from it.
 
-    A connection is reset before its process is seen to be dead: hence the wait.
+    A connection is reset before its process is seen to be dead, hence the wait.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""The verbs that are the engine's own: this process becomes the engine, or shows on a terminal how its load goes.
+"""The verbs of the engine: this process becomes the engine, or shows the progress of a load on a terminal.
 
-A load by hand has to begin at once, so what is slow to import comes after the engine has started.
+A load by hand has to begin at once, so slow imports come after the engine has started.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from iolab.measure import binary
 if TYPE_CHECKING:
     import subprocess
 
-# What each of them does.
+# What each verb does.
 VERBS = {
     "load": "Run the load generator alone: iolab load http://127.0.0.1:8080/ -c 50 -z 10s",
     "serve": "Run one server by hand: iolab serve --model io_uring --listen 127.0.0.1:8080",
     "path": "Emulate a network on this machine: iolab path --delay 24.5ms --rate 10mbit",
     "merge": "Merge the reports of several generators: iolab merge a.json b.json",
 }
-# Flags with which the engine is wanted alone: its answer is for a program, or for no run at all.
+# Flags that call for the engine alone: its output is for a program, or there is no run at all.
 ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h", "--self-test"})
 CHUNK_BYTES = 1 << 16
 
 
 def run(verb: str, arguments: Sequence[str]) -> int:
-    """Runs the engine with these arguments: its flags, its output and its exit code are its own.
+    """Runs the engine with these arguments: flags, output and exit code are the engine's own.
 
-    Returns only after a load that was watched, or where the engine cannot be started; else this process becomes it.
+    Returns only after a watched load, or if the engine cannot be started; otherwise this process becomes the engine.
     """
     try:
         path = _engine()
@@ -50,7 +50,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
 
 
 def is_wanted(arguments: Sequence[str]) -> bool:
-    """Whether a run with these arguments is one to watch, if there is a terminal to show it on."""
+    """Whether to watch a run with these arguments, given a terminal."""
     return not any(argument.partition("=")[0] in ALONE for argument in arguments)
 
 
@@ -60,11 +60,11 @@ def has_terminal() -> bool:
 
 
 def looked_on() -> tuple[str, ...]:
-    """Starts a process that looks on while this one is the engine, and warns on standard error; returns the flags with
-    which the engine tells it how the run goes.
+    """Starts a process that observes this one as the engine and warns on standard error; returns the flags for the
+    engine to report its events to it.
 
-    It is no child of the engine, it ends with it, and the engine never waits for it. So signals, the exit code and the
-    end of the run are those of the engine alone. Where it cannot be started, there is no warning.
+    The observer is no child of the engine and ends with it, and the engine never waits for it. So signals, exit code
+    and the end of the run are the engine's alone. If the observer cannot be started, there is no warning.
     """
     load_pid = os.getpid()
     reading, writing = os.pipe()
@@ -103,8 +103,8 @@ def _look_on(reading: int, load_pid: int) -> NoReturn:
 def watch(path: str, arguments: Sequence[str]) -> int:
     """Runs `load` with these arguments and shows it; returns the exit code. Raises OSError if it cannot be started.
 
-    The engine never waits for this process. What it says for people is kept until the view is gone, because both go
-    to the same terminal.
+    The engine never waits for this process. Its messages are kept until the view is gone, because both go to the same
+    terminal.
     """
     import subprocess
 
@@ -122,21 +122,21 @@ def watch(path: str, arguments: Sequence[str]) -> int:
                 stdout=said if is_shared else None,
                 stderr=said,
                 pass_fds=(writing,),
-                # Ctrl-C comes to this process, which passes it on: the engine is to get it once.
+                # Ctrl-C reaches this process, which passes it on, so that the engine gets it once.
                 process_group=0,
             )
         finally:
             os.close(writing)
         try:
             pass_to(child)
-            # A view that fails, as on a terminal that is gone, is no reason to end the run.
+            # A failed view, as on a terminal that is gone, must not end the run.
             with contextlib.suppress(Exception):
                 from iolab.measure import live
 
                 warning = live.show(events, child.pid)
             code = child.wait()
         finally:
-            # It has a process group of its own, so nothing else would end it. One that has ended is left alone.
+            # The engine has its own process group, so nothing else would end it. `kill` does nothing after its end.
             child.kill()
             child.wait()
         said.seek(0)
@@ -159,10 +159,10 @@ def _engine() -> str:
 
 @contextlib.contextmanager
 def _passing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Passes on to the engine what asks this process to end; the engine then reports what it has measured.
+    """Passes ending signals on to the engine, which then reports what it has measured.
 
-    It begins before the engine is started, so that no signal ends this process alone: what comes earlier is passed on
-    once the function it gives is called with the engine.
+    It starts before the engine, so that no signal ends this process alone: earlier signals are passed on once the
+    yielded function is called with the engine.
     """
     early: list[int] = []
     children: list[subprocess.Popen[bytes]] = []

@@ -1,8 +1,8 @@
-"""Short trials beside the timed ones that say what limited a cell, where idle processors leave that open.
+"""Short trials, apart from the timed ones, that show what limited a cell when idle processors leave that open.
 
-Two questions. Does the server serve more with twice as many requests in flight? Both trials of a pair run next to each
-other, so the machine is the same for both. And can the generator do more under this load? The run's fastest server
-shows it, or the cheapest server there is.
+They answer two questions. Does the server serve more with twice as many requests in flight? The trials of a pair run
+next to each other, so the machine is the same for both. And can the generator do more under this load? The run's
+fastest server shows it, or the cheapest server there is.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from iolab.plan.schedule import block_trials
 from iolab.plan.settings import Cell, Server, changed, whole_intervals_ms
 from iolab.results.records import LimitProbe, Result
 
-# One pair of trials decides, unless its gain is between these: the noise of a machine, or less than twice the rate.
+# One pair of trials decides, unless its gain is between these: the noise of a machine, and less than twice the rate.
 PAIRS_MAX = 3
 GAIN_NONE, GAIN_SURE = 1.02, 1.5
-# Times of a trial, longer where a request takes long: so many requests on each connection.
+# The times of a trial, longer if requests take long: at least this many requests on each connection.
 WARMUP_MS, DURATION_MS, REQUESTS = 200, 500, 20
-# A server for the generator alone: the model that runs everywhere and does the least per request.
+# The server that loads only the generator: the model that runs everywhere and does the least per request.
 NULL_SERVER = "epoll"
 NULL_TRIALS = 3
 
-# A trial of a cell, short and judged; None where it cannot be used.
+# Runs a short trial of a cell and judges it; None if it cannot be used.
 Try = Callable[[Cell], Result | None]
 # Reports which trials begin next, in words and as cells. Returns False if the budget has no time for them.
 Begins = Callable[[str, Sequence[Cell]], bool]
@@ -57,8 +57,8 @@ def limit_probe(
 ) -> LimitProbe | None:
     """Runs short trials that show what limited a cell; None if the timed trials show it, or no trial can.
 
-    `known` has the highest rate of the generator for each shape of load that was measured before. The probe calls
-    `begins` before its trials, and leaves them out if it returns False.
+    `known` has the highest measured rate of the generator for each shape of load. The probe calls `begins` before its
+    trials, and skips them if it returns False.
     """
     cell, kind, mine = _so_far(plan, comparison, slot, results)
     if not mine or not is_closed_loop(cell):
@@ -84,10 +84,10 @@ def limit_probe(
 
 
 def longest_ms(plan: Plan, results: Sequence[Result] = ()) -> list[int]:
-    """How long each trial takes that may be run to see what limited the cells: these at most, as far as is known.
+    """The lengths of the trials that may run to show what limited the cells: an upper bound, given the results so far.
 
-    With results, cells whose limit they show are left out, and trials of a server that takes long for a request are
-    longer. Without them, nothing is known of either.
+    With results, cells whose limit the timed trials show are left out, and slow servers get longer trials. Without
+    results, neither is known.
     """
     trials, shapes = list[int](), set[str]()
     for at, comparison in enumerate(plan.comparisons):
@@ -107,7 +107,7 @@ def longest_ms(plan: Plan, results: Sequence[Result] = ()) -> list[int]:
 def _so_far(
     plan: Plan, comparison: int, slot: int, results: Sequence[Result]
 ) -> tuple[Cell, Bottleneck | None, list[Result]]:
-    """A cell, what limited it by its timed trials, and those of them that count."""
+    """A cell, its limit by the timed trials, and the trials that count."""
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
     used, _, _ = used_blocks(plan, comparison, done)
     mine = [each for row in used.values() if (each := row[slot]) is not None and each.report is not None]
@@ -116,7 +116,7 @@ def _so_far(
 
 
 def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try, begins: Begins) -> float | None:
-    """The highest known rate of the generator under the load of a cell; measured if the known rates do not decide.
+    """The highest known rate of the generator under the load of a cell, measured if the known rates do not decide.
 
     None if there is no time to measure it.
     """
@@ -131,8 +131,9 @@ def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt:
 
 
 def _doubled(cell: Cell, attempt: Try, begins: Begins) -> LimitProbe:
-    """The gain of twice as many requests in flight, and how busy both sides were then; nothing where it failed,
-    or there was no time for it."""
+    """The gain of twice as many requests in flight, and how busy both sides were then; empty if the trials failed or
+    there was no time for them.
+    """
     more = twice(cell)
     gains, seen = list[float](), None
     for pair in range(1, PAIRS_MAX + 1):
@@ -153,7 +154,7 @@ def _doubled(cell: Cell, attempt: Try, begins: Begins) -> LimitProbe:
 
 
 def twice(cell: Cell) -> Cell:
-    """The cell with twice as many requests in flight, and twice the threads where the generator has idle processors."""
+    """The cell with twice as many requests in flight, and twice the threads if the generator has idle processors."""
     load = cell.load
     active = None if load.active is None else 2 * load.active
     connections = 2 * load.connections if active is None else max(load.connections, active)
@@ -162,7 +163,7 @@ def twice(cell: Cell) -> Cell:
 
 
 def _mean_ms(results: Sequence[Result]) -> float:
-    """How long a request took in trials; 0 where there is none."""
+    """The median of the trials' mean latencies; 0 without trials."""
     means = [each.report.latency_ns.mean for each in results if each.report is not None]
     return median(means) / 1e6 if means else 0.0
 

@@ -1,7 +1,7 @@
-"""Sets limits on itself and then becomes the program it was given: how a server comes under limits that bind it alone.
+"""Sets limits on itself and then becomes the given program, so that the limits apply to a server alone.
 
-Run as a program, by its path, with the limits as JSON and the command. Its process id stays that of the server. It is a
-program of its own, because the lab has threads, and code between fork and exec could wait for a lock of one of them.
+Run as a program, by its path, with the limits as JSON and the command. The server keeps its process id. It is a
+separate program because the lab has threads: code between fork and exec could wait for a lock that one of them holds.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# What a shell says of a command that cannot be started, and what the engine says of a machine that cannot do it.
+# The exit codes of a shell for a command that cannot be started, and of the engine for an unsupported machine.
 CANNOT_START, CANNOT_DO = 127, 78
 CLONE_NEWUSER = 0x1000_0000
 
 
 def main() -> int:
-    """Returns the exit code of a program that could not be started."""
+    """Returns only an exit code for a failure."""
     limits, command = json.loads(sys.argv[1]), sys.argv[2:]
     try:
         limit(limits)
     except OSError as error:
-        # Its last words.
         print(f"the limits {describe(limits)} cannot be set: {error.strerror}", file=sys.stderr)  # noqa: T201
         return CANNOT_DO
     try:
@@ -48,9 +47,10 @@ def limit(limits: dict[str, Any]) -> None:
 
 
 def limit_processes(processes: int, user: int) -> None:
-    """Limits the processes of a user of its own, because the kernel counts those of a user; raises OSError.
+    """Limits the processes of a separate user, because the kernel counts per user; raises OSError.
 
-    Root is not bound, so it becomes another user. Others get a user namespace, which has a count of its own.
+    The limit does not apply to root, so root becomes another user. Others get a user namespace, which has its own
+    count.
     """
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     if os.geteuid() == 0:
@@ -62,7 +62,7 @@ def limit_processes(processes: int, user: int) -> None:
 
 
 def describe(limits: dict[str, Any]) -> str:
-    """The limits in words, without where they are set."""
+    """The limits in words, without groups and user."""
     return ", ".join(f"{name} {value}" for name, value in limits.items() if name not in ("groups", "user"))
 
 

@@ -1,7 +1,7 @@
 """Limits on a server alone: a share of the processors, memory, processes, descriptors, and its priority.
 
-The server is started by a small program that limits itself and then becomes the server (see `limited`). What the
-kernel keeps, a control group, is removed when the trial ends; what a killed lab leaves, at the start of the next run.
+A small program sets the limits on itself and then becomes the server (see `limited`). The server's control group is
+removed when the trial ends; the leftovers of a killed lab are removed when the next run starts.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from iolab.measure import limited
 from iolab.measure.child import ending
 from iolab.measure.engine import TrialFailed
 
-# No user has such a number: distributions and containers give out lower ones.
+# The first of the user ids for servers. Distributions and containers give out lower ones.
 USER_MIN = 2_000_000_000
-# The limit under which a program is tried as another user, and how long that may take.
+# The limit for trying a program as another user, and how long the try may take.
 TRIED_PROCESSES, TRY_S_MAX = 64, 15.0
-# Where the kernel says whether a user may have a namespace, on the distributions that forbid it.
+# Settings by which some distributions forbid user namespaces, and the value that forbids them.
 FORBIDS = {"kernel/unprivileged_userns_clone": "0", "user/max_user_namespaces": "0"}
 
 
 class Settings(Protocol):
-    """What a server may use; None is no limit of its own."""
+    """The limits of a server; None is no limit of its own."""
 
     @property
     def cpu_quota(self) -> float | None: ...
@@ -46,7 +46,7 @@ class Settings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one server. `words` are put before its command; `undo` removes what the kernel keeps."""
+    """The limits of one server. `words` are put before its command; `undo` removes its control groups."""
 
     words: tuple[str, ...] = ()
     groups: Groups | None = None
@@ -61,7 +61,7 @@ NONE = Limits()
 
 
 def apply(settings: Settings) -> Limits:
-    """Prepares the limits of a server that is about to be started; raises TrialFailed where this machine has none."""
+    """Prepares the limits of a server before it starts; raises TrialFailed if this machine cannot set them."""
     by_group = settings.processes_max is None or not cgroups.why_not("pids")
     try:
         groups = _groups(settings, by_group=by_group)
@@ -81,12 +81,12 @@ def apply(settings: Settings) -> Limits:
 
 
 def why_not(setting: str, program: str = sys.executable) -> str:
-    """Why a limit, named as its setting, cannot be set here on a server of this program; empty where it can."""
+    """Why a limit, named by its setting, cannot be set here on a server of this program; empty if it can."""
     return LIMITS[setting](program)
 
 
 def reasons(program: str = sys.executable) -> Mapping[str, str]:
-    """For each limit why it cannot be set here on a server of this program; empty where it can."""
+    """`why_not` of every limit, by setting."""
     return {setting: reason(program) for setting, reason in LIMITS.items()}
 
 
@@ -98,7 +98,7 @@ def _groups(settings: Settings, *, by_group: bool) -> Groups | None:
 
 
 def _why_no_processes(program: str) -> str:
-    """Without a group, root becomes another user, and other users need a namespace. This tries whether that works."""
+    """Without a group, root becomes another user, and other users need a namespace. Tries whether that works."""
     why = cgroups.why_not("pids")
     if not why:
         return ""
@@ -110,7 +110,7 @@ def _why_no_processes(program: str) -> str:
 
 
 def _failed_as_another_user(program: str) -> str:
-    """Why a program cannot be started under a limit of processes without a group; empty where it can."""
+    """Why a program cannot be started under a limit of processes without a group; empty if it can."""
     given = {"processes": TRIED_PROCESSES, "user": USER_MIN + os.getpid()}
     command = [sys.executable, "-I", "-S", limited.__file__, json.dumps(given), program, "--version"]
     try:
@@ -128,7 +128,7 @@ LIMITS: Mapping[str, Callable[[str], str]] = {
     "cpu_quota": lambda _: cgroups.why_not("cpu"),
     "memory_limit_bytes": lambda _: cgroups.why_not("memory"),
     "processes_max": _why_no_processes,
-    # Any process may lower these; a value that it may not set is refused when the server is started.
+    # Any process may lower these; a refused value shows when the server starts.
     "descriptors_max": lambda _: "",
     "nice": lambda _: "",
 }

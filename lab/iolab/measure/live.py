@@ -1,8 +1,8 @@
-"""A run of the load generator by hand, watched: how far it is, its rate, its latencies and its errors, on a terminal.
+"""A live view of a load by hand on a terminal: progress, rate, latencies and errors.
 
-The engine reports what happens on a pipe of its own and never waits for this process. This process draws at most twice
-a second, with the lowest priority there is, and not on the generator's processors. It also sees whether a server on
-this machine shared a processor with the generator; without a terminal it does that alone, and draws nothing.
+The engine reports events on a separate pipe and never waits for this process. This process draws at most twice a
+second, at the lowest priority, and not on the generator's processors. It also detects a server on this machine that
+shares a processor with the generator; without a terminal it only does that and draws nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import IO, Any, NamedTuple
 from iolab.machine import port_owner, proc
 from iolab.machine.task_cpus import SHARED_MIN, Pair, Watched
 
-# How long a drawing stands at least, and how long it is from one look at the processes to the next.
+# The shortest time between two drawings, and between two samples of the processes.
 LOOK_S = 0.5
-# Slices that are drawn beside each other.
+# The number of slices in a drawing.
 SHOWN_MAX = 60
 BARS = "▁▂▃▄▅▆▇█"
 CHUNK_BYTES = 1 << 16
 
 
 class Slice(NamedTuple):
-    """What is shown of one `interval` of the engine."""
+    """The part of one engine `interval` event that is shown."""
 
     rate_per_s: float
     p50_ns: int
@@ -37,7 +37,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a run: what it is to be, when its window began and ended, and its last slices."""
+    """The state of a run: its spec, the begin and end of its window, and its last slices."""
 
     connect: str = ""
     duration_ns: int | None = None
@@ -52,7 +52,7 @@ class Seen:
 
 
 def after(seen: Seen, line: str | bytes) -> Seen:
-    """What is known after one more line of the engine: first what the run is to be, then what happens."""
+    """The state after one more line of the engine: first the spec, then events."""
     event: dict[str, Any] = json.loads(line)
     match event.get("event"):
         case None:
@@ -96,7 +96,7 @@ def drawing(seen: Seen, now_ns: int, width: int) -> str:
 
 
 def progress(seen: Seen, now_ns: int) -> str:
-    """How far the run is, in one line."""
+    """The progress of the run, in one line."""
     if seen.is_over:
         return "measured; writing the report"
     if seen.began_ns is None:
@@ -119,7 +119,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def time_text(ns: float) -> str:
-    """A time with three digits and the unit that suits it."""
+    """A time with three digits and a suitable unit."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if ns >= 0.9995 * size:
             value = ns / size
@@ -129,14 +129,14 @@ def time_text(ns: float) -> str:
 
 @dataclass(slots=True)
 class Sharing:
-    """Whether the server and the generator of a run shared a processor; nothing is known of a server elsewhere."""
+    """Whether the server and the generator of a run shared a processor; unknown for a server on another machine."""
 
     load_pid: int
     server_pid: int | None = None
     pair: Pair | None = None
 
     def look(self, seen: Seen) -> None:
-        """Looks at both while the run is measured."""
+        """Samples both during the window."""
         if seen.began_ns is None or seen.is_over:
             return
         if self.pair is None and seen.connect:
@@ -146,7 +146,7 @@ class Sharing:
             self.pair.look()
 
     def warning(self) -> str:
-        """One line, if they shared a processor for a good part of the time; else empty."""
+        """One line if the server spent more than SHARED_MIN of its time on the generator's processors; else empty."""
         if self.server_pid is None or self.pair is None or self.pair.shared_share <= SHARED_MIN:
             return ""
         share, cpus = f"{100 * self.pair.shared_share:.0f} %", ",".join(map(str, sorted(self.pair.shared_ns)))
@@ -156,8 +156,8 @@ class Sharing:
 
 
 def show(events: IO[bytes], load_pid: int) -> str:
-    """Draws the engine's events until there are no more; returns a warning, or an empty text."""
-    from rich.console import Console  # what draws nothing does without
+    """Draws the engine's events until the last; returns a warning or an empty text."""
+    from rich.console import Console  # only for drawing
     from rich.live import Live
     from rich.text import Text
 
@@ -171,7 +171,7 @@ def show(events: IO[bytes], load_pid: int) -> str:
 
 
 def look_on(events: IO[bytes], load_pid: int) -> str:
-    """Looks at both sides until the window is over, and draws nothing; returns a warning, or an empty text."""
+    """Samples both sides until the window ends and draws nothing; returns a warning or an empty text."""
     sharing = Sharing(load_pid)
     for seen in _followed(events, sharing):
         if seen.is_over:
@@ -180,7 +180,7 @@ def look_on(events: IO[bytes], load_pid: int) -> str:
 
 
 def _followed(events: IO[bytes], sharing: Sharing) -> Iterator[Seen]:
-    """What is known of a run, after every look, until the engine has no more events."""
+    """Yields the state of a run after every sample, until the engine's last event."""
     _stand_aside(frozenset())
     seen, begun, looked_s = Seen(), b"", 0.0
     while True:
@@ -203,7 +203,7 @@ def _followed(events: IO[bytes], sharing: Sharing) -> Iterator[Seen]:
 
 
 def _stand_aside(cpus: frozenset[int]) -> None:
-    """Runs when no other process wants to, and not on these processors if there are others."""
+    """Runs at idle priority, and away from these processors if there are others."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         if others := os.sched_getaffinity(0) - cpus:

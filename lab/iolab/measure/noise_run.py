@@ -1,6 +1,6 @@
-"""Short trials of one server against itself, in pairs and in random order: how far apart equals are on this machine.
+"""Short trials of one server against itself, in random pairs: how much equal servers differ on this machine.
 
-The trials are those of any comparison, with the real generator. So what disturbs a comparison here disturbs them too.
+The trials are those of any comparison, with the real generator, so they meet the same disturbances.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from iolab.plan.schedule import block_trials
 from iolab.plan.settings import QUICK_INTERVAL_MS
 from iolab.results.records import Result
 
-# The server that runs everywhere and does the least per request: what varies is the machine.
+# The server that runs everywhere and does the least per request, so that only the machine varies.
 SERVER = "epoll"
-# More than an interval takes, because one or two are often discarded, and the more the better the spread is known.
+# More than an interval needs, because one or two are often discarded, and more blocks show the spread better.
 BLOCKS = 10
 WARMUP_MS, DURATION_MS = 100, 300
-# No block begins later than this. All of them take about nine seconds; a machine on which they take longer is busy.
+# No block begins after this. All blocks take about nine seconds; a machine on which they take longer is busy.
 BEGIN_S_MAX = 15.0
 
 
@@ -37,7 +37,7 @@ def noise_plan() -> Plan:
 
 
 def noise_run(host: Host, topology: Sequence[Cpu], clocks: Clocks = CLOCKS) -> Noise:
-    """Runs the trials, one after the other, and says what they show. One that can only fail ends the run."""
+    """Runs the trials one after another and summarises them. A final failure ends the run."""
     plan, _ = placed(noise_plan(), topology)
     begin_s, results = clocks.monotonic_s(), list[Result]()
     for block in range(plan.blocks):

@@ -1,9 +1,8 @@
-"""Watches a server beside it: its processes, their clocks and their memory, handed over as samples at the end.
+"""Watches a server from beside it: samples its processes, their clocks and their memory, and returns them at the end.
 
-The observer has its own clock, and its own thread for samples between the edges, so the runner does not poll it. A
-thread disturbs less than a process where processors are few: it starts no interpreter, it sleeps between samples, and
-its processor time counts as the lab's, not as foreign. The edges of the window are read first, when the generator
-names them.
+The observer has its own clock, and its own thread for samples between the edges of the window, so the runner does not
+poll it. With few processors a thread disturbs less than a process: it starts no interpreter, it sleeps between samples,
+and its processor time counts as the lab's, not as foreign. The edges are read first, when the generator reports them.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from iolab.machine.netstat import ListenCounters
 from iolab.measure.engine import TrialFailed
 from iolab.results.records import Growth, ProcessUsage, ServerUsage, Throttled
 
-# The size of a server is sampled this often, at most.
+# The shortest time between two samples of a server's size.
 SAMPLE_S = 0.1
-# The sampler rests this many times as long as a sample takes, so it uses at most 2 % of a processor however many
+# The sampler pauses this many times as long as a sample takes, so it uses at most 2 % of a processor however many
 # processes the server has.
 REST = 49
-# A series has at most so many samples, however long the trial.
+# The most samples of a series, however long the trial.
 SAMPLES_MAX = 600
-# Soon after the window the server idles, so it is a late first reading that loses processor time. Up to this share of
-# the window it is made up for by the server's own rate; beyond it the trial is lost.
+# After the window the server soon idles, so only a late first reading loses processor time. Up to this share of the
+# window the server's own rate makes up for it; beyond it the trial is lost.
 LATE_SHARE_MAX = 0.15
-# A process serves if it uses more than this part of the server's processor time, or, where there are many, than this
-# part of an equal share. One that only waits uses far less.
+# A process serves if it uses more than this part of the server's processor time or, among many, than this part of an
+# equal share. A process that only waits uses far less.
 SERVING, SERVING_OF_EQUAL = 0.01, 0.1
 
 
@@ -49,7 +48,7 @@ class Sample:
 
 
 class Window(Protocol):
-    """The time that is measured, by CLOCK_MONOTONIC."""
+    """The measured window, by CLOCK_MONOTONIC."""
 
     @property
     def begin_ns(self) -> int: ...
@@ -58,7 +57,7 @@ class Window(Protocol):
 
 
 class Readings(Protocol):
-    """What can be read of a server where it runs."""
+    """The readings of a server, taken where it runs."""
 
     def look(self) -> proc.Tree: ...
     def sample(self, tree: proc.Tree) -> Sample: ...
@@ -73,9 +72,9 @@ class Readings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of a server in a trial: its processes before and after, the samples at the edges of the window, and
-    its size along the trial. What each process holds is read once, at the end. `window` are the sizes in the window,
-    and `path` is what a path carried in it.
+    """Observations of a server in a trial: its processes before and after, the samples at the edges of the window, and
+    its size along the trial. Figures of single processes are read once, at the end. `window` holds the sizes in the
+    window, and `path` what a path carried in it.
     """
 
     first: proc.Tree
@@ -92,7 +91,7 @@ class Observed:
 
 
 class Series:
-    """Sizes of a server along a trial. When it is full, every other one is dropped and they come half as often."""
+    """Sizes of a server along a trial. When full, it drops every other sample and doubles its step."""
 
     def __init__(self, step_s: float, samples_max: int = SAMPLES_MAX) -> None:
         self.step_s = step_s
@@ -100,18 +99,18 @@ class Series:
         self._samples: list[tuple[int, proc.Size]] = []
 
     def add(self, at_ns: int, size: proc.Size) -> None:
-        """Adds a sample that is later than all others."""
+        """Adds a sample, which must be later than all others."""
         if len(self._samples) == self._samples_max:
             del self._samples[1::2]
             self.step_s *= 2
         self._samples.append((at_ns, size))
 
     def since(self, at_ns: int) -> tuple[proc.Size, ...]:
-        """The sizes from an instant on."""
+        """The sizes since an instant."""
         return tuple(size for sampled_ns, size in self._samples if sampled_ns >= at_ns)
 
     def growth(self) -> Growth:
-        """All of it, as columns."""
+        """The whole series, as columns."""
         sizes = [size for _, size in self._samples]
         return Growth(
             times_ns=tuple(at_ns - self._samples[0][0] for at_ns, _ in self._samples),
@@ -147,25 +146,25 @@ class Observer:
         self._stop()
 
     def ready(self) -> None:
-        """The server rests before its load: its processes are looked for, which takes long where they are many."""
+        """Lists the processes while the server is idle before its load: with many processes this takes long."""
         self._first = self._server.look()
 
     def begin(self) -> None:
         """The window begins."""
-        # A small server is looked at again, because it may have started more processes in the warm-up.
+        # A small server is listed again, because it may have started more processes in the warm-up.
         if self._first.is_small:
             self._first = self._server.look()
         self._before = self._server.sample(self._first)
         self._begin_ns = time.monotonic_ns()
-        # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
+        # The server answers when it gets to it; the answer is read after the window, so nothing waits.
         self._server.ask()
-        # Packets that the path carried before do not belong to this window.
+        # Drops what the path carried before the window.
         self._server.carried()
 
     def end(self) -> Observed:
-        """The window is over and the server rests again: hands over all that was seen."""
+        """Returns all observations, once the window is over and the server is idle again."""
         server, first = self._server, self._first
-        # The clocks first: requests that were in flight at the end are still being served.
+        # Clocks first: requests in flight at the end are still being served.
         after = server.sample(first)
         path = server.carried()
         last = server.look()
@@ -187,13 +186,13 @@ class Observer:
         )
 
     def growth(self) -> Growth:
-        """The size of the server so far and now, which is the last that is sampled."""
+        """The size of the server so far and now; this ends the sampling."""
         self._stop()
         self._sample_size()
         return self._series.growth()
 
     def listening(self) -> ListenCounters | None:
-        """What the listeners of the server's network have counted since before the load; None where that is unknown."""
+        """The counts of listening sockets in the server's network since before the load; None if unknown."""
         now = self._server.listening()
         return None if now is None or self._listening is None else now.since(self._listening)
 
@@ -215,12 +214,12 @@ class Observer:
 
 
 def pause_s(step_s: float, took_s: float) -> float:
-    """How long the sampler rests after a sample that took so long."""
+    """How long the sampler pauses after a sample that took `took_s`."""
     return max(step_s, REST * took_s)
 
 
 def usage(window: Window, seen: Observed) -> ServerUsage:
-    """What the server used over a window; raises TrialFailed when it was seen too late."""
+    """What the server used over a window; raises TrialFailed if the first reading came too late."""
     begin, end = seen.before.server, seen.after.server
     made_up = _made_up(window, begin.read_ns)
     cpu_ns = round(made_up * max(0, end.cpu_ns - begin.cpu_ns))
@@ -248,14 +247,14 @@ def usage(window: Window, seen: Observed) -> ServerUsage:
         context_switches_involuntary=None if involuntary is None else max(0, involuntary),
         threads=seen.last.threads,
         processes=len(seen.last.pids),
-        # The delay of tasks that ended in between is gone with them: then it is unknown.
+        # Tasks that ended in between took their run delay with them, which leaves it unknown.
         run_delay_ns=delay_ns if delay_ns is not None and delay_ns >= 0 else None,
         processes_each=each,
         processes_serving=_serving([process.cpu_ns for process in each]) if len(each) == len(seen.last.pids) else None,
         threads_serving=None if threads_ns is None else _serving(list(threads_ns.values())),
         thread_cpu_ns_max=None if threads_ns is None else round(made_up * max(working_ns, default=0)),
         polling_ns=None if threads_ns is None else min(cpu_ns, round(made_up * sum(polling_ns))),
-        # Of a server of many tasks the first look was before the warm-up.
+        # A server of many tasks was listed only before the warm-up.
         faults_minor=max(0, seen.last.faults_minor - seen.first.faults_minor) if seen.first.is_small else None,
         faults_major=max(0, seen.last.faults_major - seen.first.faults_major) if seen.first.is_small else None,
         listen_overflows=seen.listening and seen.listening.overflows,
@@ -267,7 +266,7 @@ def usage(window: Window, seen: Observed) -> ServerUsage:
 
 
 def _each(seen: Observed, made_up: float) -> tuple[ProcessUsage, ...]:
-    """What each of the server's processes used that lived at the end, as far as they are accounted for one by one."""
+    """What each process that lived at the end used, as far as processes have figures of their own."""
     before, after, memory = seen.before.server.each_ns, seen.after.server.each_ns, seen.memory_each
     return tuple(
         ProcessUsage(
@@ -283,13 +282,13 @@ def _each(seen: Observed, made_up: float) -> tuple[ProcessUsage, ...]:
 
 
 def _serving(each_ns: Sequence[int]) -> int:
-    """How many of those that used so much processor time did more than wait."""
+    """How many of the processes or threads with these processor times did more than wait."""
     least_ns = sum(each_ns) * min(SERVING, SERVING_OF_EQUAL / max(1, len(each_ns)))
     return sum(ns > least_ns for ns in each_ns)
 
 
 def _threads_ns(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> dict[str, int] | None:
-    """The processor time of each thread that lived at the end; None where there were too many to read."""
+    """The processor time of each thread that lived at the end; None if there were too many to read."""
     if before is None or after is None:
         return None
     return {task: max(0, ns - before.get(task, 0)) for task, ns in after.items()}
@@ -302,7 +301,7 @@ def _apart(threads_ns: Mapping[str, int], polling: Set[str]) -> tuple[list[int],
 
 
 def _throttled(before: Throttling | None, after: Throttling | None) -> Throttled | None:
-    """What a quota did between two readings; None without one."""
+    """The use of a quota between two readings; None without one."""
     if before is None or after is None:
         return None
     return Throttled(
@@ -313,20 +312,20 @@ def _throttled(before: Throttling | None, after: Throttling | None) -> Throttled
 
 
 def _taken(said: Served | None) -> int | None:
-    """How many connections a server that was asked has accepted; None of one that does not say."""
+    """How many connections a server has accepted; None if it does not report."""
     return None if said is None else sum(worker.connections for worker in said.workers)
 
 
 def _grown(before: int | None, after: int | None) -> int | None:
-    """By how much a counter has grown; None where it was not read at both edges."""
+    """The growth of a counter; None if it was not read at both edges."""
     return None if before is None or after is None else after - before
 
 
 def _made_up(window: Window, read_ns: int) -> float:
-    """By what to multiply what was counted from a late first reading on; raises TrialFailed when it is too late.
+    """The factor that makes up for a late first reading; raises TrialFailed if it was too late.
 
-    This is the one place where two clocks are compared: on one host both are CLOCK_MONOTONIC. From the lengths of the
-    two windows alone a late first reading looks like a late last one, which loses nothing.
+    Only this function compares two clocks: on one host both are CLOCK_MONOTONIC. The lengths of the two windows alone
+    cannot tell a late first reading from a late last one, which loses nothing.
     """
     wall_ns = max(1, window.end_ns - window.begin_ns)
     late_ns = max(0, read_ns - window.begin_ns)

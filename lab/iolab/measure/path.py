@@ -1,7 +1,7 @@
 """A network path with a delay between server and generator: two network namespaces of the engine, for one trial.
 
-Both ends are on this machine and have addresses of their own. What runs at an end enters its namespace by the file that
-the path names: the engine by itself, a command through its reaper.
+Both ends are on this machine, each with its own address. The engine enters the namespace of an end by itself, a command
+through its reaper.
 """
 
 from __future__ import annotations
@@ -19,28 +19,30 @@ from iolab.measure.engine import Engine, TrialFailed
 
 @dataclass(frozen=True, slots=True)
 class RunningPath:
-    """A path that carries packets until it is stopped. Its namespaces go with it and with what runs in them."""
+    """A path that carries packets until it is stopped. Its namespaces last as long as the path and the processes in
+    them.
+    """
 
     child: Child
     ready: PathReady
 
     @property
     def server_netns(self) -> str:
-        """The file of the network namespace where the server runs."""
+        """The file of the server's network namespace."""
         return self.ready.server.netns
 
     @property
     def load_netns(self) -> str:
-        """The file of the network namespace that the load comes from."""
+        """The file of the load's network namespace."""
         return self.ready.load.netns
 
     @property
     def server_address(self) -> str:
-        """The server's end, without a port."""
+        """The address of the server's end, without a port."""
         return self.ready.server.address
 
     def carried(self) -> PathReport:
-        """What it has carried since this was asked last; raises TrialFailed."""
+        """What it has carried since the last call; raises TrialFailed."""
         return engines.carried(self.child)
 
     def cpu_ns(self) -> int:
@@ -48,7 +50,7 @@ class RunningPath:
         return proc.process_cpu_ns(self.child.pid)
 
     def check(self) -> None:
-        """Raises TrialFailed when it has ended."""
+        """Raises TrialFailed if it has ended."""
         if (code := self.child.wait(0.0)) is not None:
             raise TrialFailed("path_died", f"the path {ending(code)} while it was used", said=self.child.last_words())
 
@@ -58,13 +60,13 @@ class RunningPath:
 
 
 def start(engine: Engine, spec: PathSpec) -> RunningPath:
-    """Makes a path; raises TrialFailed, with the kind `unavailable` where this machine has none."""
+    """Makes a path; raises TrialFailed, with the kind `unavailable` if this machine cannot make one."""
     return RunningPath(*engines.path(engine, spec))
 
 
 @contextmanager
 def running_path(engine: Engine, spec: PathSpec) -> Iterator[RunningPath]:
-    """A path that is ended whatever happens."""
+    """A path that is always stopped at the end."""
     path = start(engine, spec)
     try:
         yield path
@@ -73,7 +75,7 @@ def running_path(engine: Engine, spec: PathSpec) -> Iterator[RunningPath]:
 
 
 def why_not(engine: Engine) -> str:
-    """Why no path can be made on this machine, in one line; empty where one can."""
+    """Why no path can be made on this machine, in one line; empty if one can."""
     try:
         with running_path(engine, PathSpec()):
             return ""

@@ -1,4 +1,4 @@
-"""Which processors the server and the generator of each cell run on."""
+"""The processors that the server and the generator of each cell run on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iolab.plan.settings import Cell, changed
 
 
 def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
-    """The plan with a server's and a generator's processors chosen wherever a cell names none, and why, in words."""
+    """The plan with processors chosen for the server and generator of each cell that names none, and the reason."""
     words: dict[str, None] = {}
 
     def place(cell: Cell) -> Cell:
@@ -23,7 +23,7 @@ def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
 
 
 def _sets(cell: Cell, topology: Sequence[Cpu]) -> CpuSets:
-    """The processors of a cell: those it names, and for the other side some that share no core with them."""
+    """The processors of a cell: those it names, and for the other side processors that share no core with them."""
     server, load, threads = cell.server.cpus, cell.load.cpus, cell.load.threads_in_all
     if cell.trial.processors == "shared":
         both = server or load or one_cpu(topology)

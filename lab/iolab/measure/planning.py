@@ -1,8 +1,8 @@
-"""How long a run takes, and how many blocks it has where a precision or a budget was asked for in place of a number.
+"""How long a run takes, and how many blocks it has if a precision or a budget was requested instead of a number.
 
-A pilot comes first: ordinary blocks, which count like all others. From its widest interval, and the time its blocks
-took, the number of blocks is chosen once. The results are not looked at again before the end: a run that stops when
-it likes what it sees finds differences that are not there. The time is looked at all along: see `budget`.
+A pilot comes first: ordinary blocks, which count like all others. Its widest interval, and the time its blocks took,
+determine the number of blocks once. The results are not consulted again before the end: a run that stops when it likes
+its results finds differences that do not exist. The time is checked throughout: see `budget`.
 """
 
 from __future__ import annotations
@@ -25,45 +25,46 @@ from iolab.plan.settings import TRIAL_OVERHEAD_MS, Cell
 from iolab.results.records import Result
 from iolab.results.remaining import begun
 
-# Six blocks give an interval, whose width is hardly known then; ten know it to about a quarter.
+# Six blocks give an interval of barely known width; ten know its width to about a quarter.
 PILOT = 10
-# With so many blocks more than ten ask for, more than four runs of five reach the half-width that was asked for.
+# With this factor on the blocks that a pilot of ten suggests, more than four of five runs reach the requested
+# half-width.
 SPARE = 1.34
-# A pilot that is narrow by chance is wrong more often than it says. So it is enough only where it is narrower than was
-# asked for by this factor, which is no chance; and where it is not, there are this many times as many blocks at least.
+# A pilot that is narrow by chance is wrong more often than it claims. So it is enough only if it is narrower than
+# requested by this factor, beyond chance; otherwise the run has at least this many times as many blocks.
 SURE = 2
-# Trials are expected to be as late as the latest so many: half of them show that servers start more slowly than before.
+# Trials are expected to be as late as the median of this many latest ones, which shows servers that start more slowly.
 LATEST = 10
-# Of a budget, so much is kept for what is not measured: the start of the lab, and the verdicts and the report. Those
-# took 2.9 s of 2 contestants and 6.5 s of 58, with other programs on both processors.
+# The part of a budget kept for unmeasured work: the start of the lab, the verdicts and the report. Verdicts and report
+# took 2.9 s for 2 contestants and 6.5 s for 58, with other programs on both processors.
 START_S, REPORT_S, REPORT_CONTESTANT_S = 1.0, 3.5, 0.06
 
 
 class Others(NamedTuple):
-    """What is run besides the blocks: how often a server is started for it, and how long it takes by the plan."""
+    """What runs besides the blocks: how many server starts, and how long it takes by the plan."""
 
     starts: int
     planned_s: float
 
     def time_s(self, late_s: float = 0.0) -> float:
-        """How long it takes, where each start takes so much longer than it was planned to."""
+        """How long it takes if each start takes `late_s` longer than planned."""
         return self.planned_s + self.starts * late_s
 
 
 class Late(NamedTuple):
-    """How much longer than planned trials take: most of them, and the one so far that took longest."""
+    """How much longer than planned trials take: usually, and at most so far."""
 
     usual_s: float
     most_s: float
 
     def time_s(self, cells: Iterable[Cell]) -> float:
-        """How long trials take of which each is as late as usual, and one as late as any was."""
+        """How long these trials take if each is as late as usual and one as late as the latest so far."""
         times_s = [cell.trial_ms / 1_000 + self.usual_s for cell in cells]
         return math.fsum(times_s) + self.most_s - self.usual_s
 
 
 def others(plan: Plan) -> Others:
-    """First looks, measured capacities, and the counts of what a request costs."""
+    """First checks, measured capacities, and the counts of costs."""
     looks = {kind_of(cell) for comparison in plan.comparisons for cell in comparison.cells}
     capacities_ms = rates.trials_ms(plan)
     counts = counting(plan)
@@ -72,7 +73,9 @@ def others(plan: Plan) -> Others:
 
 
 def probes(plan: Plan, results: Sequence[Result] = ()) -> Others:
-    """Trials that show what limited the cells, these at most; with results, where those leave it open."""
+    """An upper bound on the trials that show what limited the cells; with results, only for limits that those leave
+    open.
+    """
     trials_ms = limit_probe.longest_ms(plan, results)
     return Others(len(trials_ms), sum(trials_ms) / 1_000)
 
@@ -88,7 +91,7 @@ def report_s(plan: Plan) -> float:
 
 
 def _contestants(plan: Plan) -> int:
-    """How many contestants there are at all settings together."""
+    """The number of contestants over all settings."""
     return sum(len(comparison.cells) for comparison in plan.comparisons)
 
 
@@ -99,7 +102,9 @@ def after(plan: Plan, results: Sequence[Result] = ()) -> Others:
 
 
 def aimed(plan: Plan, within: float | None, budget_ms: int | None) -> Plan:
-    """The plan with its pilot in place of its blocks, where either is asked for; raises PlanError with one line."""
+    """The plan with a pilot in place of its blocks, if a precision or budget is requested; raises PlanError with one
+    line.
+    """
     if within is None and budget_ms is None:
         return plan
     try:
@@ -116,7 +121,7 @@ def aimed(plan: Plan, within: float | None, budget_ms: int | None) -> Plan:
 
 
 def _fitting(plan: Plan, budget_s: float) -> int:
-    """How many blocks fit in a budget by the plan; raises PlanError where they are too few for an interval."""
+    """How many blocks fit in a budget by the plan; raises PlanError if they are too few for an interval."""
     block_s = plan.duration_s / plan.blocks
     others_s = others(plan).time_s() + probes(plan).time_s() + START_S + report_s(plan)
     fits = int((budget_s - others_s) / block_s)
@@ -131,9 +136,9 @@ def _fitting(plan: Plan, budget_s: float) -> int:
 
 
 def chosen(plan: Plan, results: Sequence[Result]) -> Plan:
-    """The plan with the number of blocks that its pilot, whose results these are, has chosen.
+    """The plan with the number of blocks chosen from the results of its pilot.
 
-    A pure function of the results: a run that is killed before it has stored the choice makes the same one again.
+    A pure function of the results: a run killed before it has stored the choice makes the same one again.
     """
     aim, pilot = plan.aim, plan.blocks
     assert aim is not None, "only a plan with an aim has a pilot"
@@ -141,7 +146,7 @@ def chosen(plan: Plan, results: Sequence[Result]) -> Plan:
     affordable = None if aim.budget_s is None else max(0, int((aim.budget_s - others_s) / block_s))
     half_width, widest = precision.widest(plan, results) or (None, "")
     most = BLOCKS_MAX if affordable is None else min(affordable, BLOCKS_MAX)
-    # What cannot be reached without a budget is not tried for hours.
+    # Without a budget, an unreachable precision is not pursued for hours.
     blocks = pilot if affordable is None else most
     needed = None
     if aim.within is not None and half_width is not None:
@@ -163,9 +168,9 @@ def chosen(plan: Plan, results: Sequence[Result]) -> Plan:
 
 
 def used_up(plan: Plan, results: Sequence[Result]) -> Plan:
-    """The plan with the blocks that have begun, because its budget has no room for another block or a rerun.
+    """The plan limited to the blocks that have begun, because its budget has no room for another block or a rerun.
 
-    There are as many as an interval takes, though, also where fewer have begun.
+    It keeps at least as many as an interval needs.
     """
     choice = plan.choice or chosen(plan, results).choice
     assert choice is not None, "a plan that was chosen for has a choice"
@@ -175,17 +180,17 @@ def used_up(plan: Plan, results: Sequence[Result]) -> Plan:
 
 
 def blocks_needed(half_width: float, pilot: int, within: float) -> int:
-    """How many blocks most probably give a half-width, from that of a pilot."""
+    """How many blocks most probably reach a half-width, from that of a pilot."""
     return max(pilot, math.ceil(SPARE * stats.blocks_for_width(half_width, pilot, within)))
 
 
 def blocks_chosen(half_width: float, pilot: int, within: float) -> int:
-    """How many blocks a run has that is to give a half-width: never a pilot alone that is barely narrow enough."""
+    """How many blocks a run has to reach a half-width: never only a pilot that is barely narrow enough."""
     return pilot if half_width <= within / SURE else max(SURE * pilot, blocks_needed(half_width, pilot, within))
 
 
 def late(plan: Plan, results: Iterable[Result]) -> Late:
-    """How much longer than planned trials take: as all did so far, or as the latest did where that is more."""
+    """How much longer than planned trials take: the mean so far, or the median of the latest if that is more."""
     lates_s = [
         result.took_s - plan.cell(result.trial).trial_ms / 1_000 for result in results if result.took_s is not None
     ]
@@ -196,7 +201,7 @@ def late(plan: Plan, results: Iterable[Result]) -> Late:
 
 
 def _times_s(plan: Plan, results: Sequence[Result]) -> tuple[float, float]:
-    """How long a block took in a pilot, reruns included, and how long all else takes at most."""
+    """How long a block took in a pilot, reruns included, and how long everything else takes at most."""
     late_s = late(plan, results)
     took_s = math.fsum(result.took_s or 0.0 for result in results)
     block_s = took_s / max(1, begun(results)) if took_s else plan.duration_s / plan.blocks

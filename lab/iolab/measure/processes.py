@@ -1,6 +1,7 @@
-"""Starts a command that is not ours behind a reaper (see `reaper`), and waits until it is ready: a server's instance.
+"""Starts a command that is not ours behind a reaper (see `reaper`) and waits until it is ready: an instance of a
+server.
 
-Whatever goes wrong is one clear line, and nothing of the command is left.
+Every failure is one clear line, and leaves nothing of the command running.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from iolab.measure.registered import Command
 from iolab.measure.scratch import Scratch
 
 POLL_S = 0.01
-# A port where nothing listens refuses at once. A busy machine may need longer for a handshake.
+# A port without a listener refuses at once. A busy machine may take longer for a handshake.
 CONNECT_S_MAX = 5.0
-# What a shell reads between commands, and a program as an argument.
+# Separators between commands in a shell, and a program as an argument.
 OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})
-# How long its reaper may take until it has started it.
+# How long its reaper may take to start it.
 REAPER_S_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command runs: its processors, its network namespace (empty is the lab's), and the words before it.
+    """The environment of a command: its processors, its network namespace (empty: the lab's), and the words before it.
 
-    It is to listen at `host`; one in another namespace cannot be connected to from here.
+    `host` is the address to listen at; in another namespace the lab cannot connect to it.
     """
 
     host: str
@@ -50,8 +51,8 @@ class Place:
 class Instance:
     """A process tree that the lab started, which accepts connections at `addresses`.
 
-    `child` is what the lab started, and `pid` the root of the tree: behind a reaper, they differ. `ready` is what a
-    server of ours said, and `line` what another did, if it says anything. `scratch` is a folder that goes with it.
+    `child` is the process that the lab started, and `pid` the root of the tree: behind a reaper, they differ. `ready`
+    is the event of an engine server, `line` the ready line of another, if it prints one. `scratch` is removed with it.
     """
 
     child: Child
@@ -64,13 +65,13 @@ class Instance:
     began_s: float = 0.0
 
     def check(self, wait_s: float = 0.0) -> None:
-        """Raises TrialFailed when it has died, dies within `wait_s`, or floods its output."""
+        """Raises TrialFailed if it has died, dies within `wait_s`, or floods its output."""
         if self.child.wait(wait_s) is not None:
             raise died(self.child, "while it was measured", reaped=self.ready is None)
         self.refuse_flood()
 
     def refuse_flood(self) -> None:
-        """Raises TrialFailed where it writes more than a log."""
+        """Raises TrialFailed if it writes more than a log."""
         for output in filter(None, (self.child.stderr, self.stdout)):
             if output.floods(time.monotonic() - self.began_s):
                 message = f"it has written {output.written() >> 20} MiB of output so far: make it log less"
@@ -92,19 +93,19 @@ def stop_all(instances: Sequence[Instance]) -> bool:
     with ExitStack() as stack:
         for each in instances:
             each.child.ask_to_end()
-            # Whatever happens to one of them, all others are stopped.
+            # If one fails to stop, the others are stopped anyway.
             stack.callback(lambda each: ended.append(each.stop()), each)
     return all(ended)
 
 
 def remove(scratch: Scratch | None) -> None:
-    """Removes a folder that went with an instance."""
+    """Removes the folder of an instance."""
     if scratch is not None:
         scratch.remove()
 
 
 def refuse_missing(program: str, prefix: str) -> None:
-    """Raises TrialFailed where the program of a command is not there; `prefix` is what stands before the command."""
+    """Raises TrialFailed if the program of a command does not exist; `prefix` is the text before the command."""
     if shutil.which(program) is None:
         missing = "is not executable" if Path(program).exists() else "does not exist"
         message = f"{program} {missing}: check the command after {prefix}"
@@ -112,7 +113,7 @@ def refuse_missing(program: str, prefix: str) -> None:
 
 
 def spawn(command: Command, place: Place, *, scratch: Scratch | None = None, keeps_stdout: bool = False) -> Instance:
-    """Starts a command, which has not begun to listen yet; raises TrialFailed."""
+    """Starts a command, which may not listen yet; raises TrialFailed."""
     words = [*place.before, *with_environment(command.environment, command.argv)]
     cpus, began_s = ",".join(map(str, place.cpus)), time.monotonic()
     with ExitStack() as undo:
@@ -122,7 +123,7 @@ def spawn(command: Command, place: Place, *, scratch: Scratch | None = None, kee
         try:
             child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, place.netns, to, *words], b"", kept)
         except OSError as error:
-            # Such as a body that is too long for an argument.
+            # For example, a body that is too long for an argument.
             message = f"{command.argv[0]} cannot be started: {error.strerror or error}"
             raise TrialFailed("cannot_start", message, final=True) from None
         undo.callback(child.stop)
@@ -132,7 +133,7 @@ def spawn(command: Command, place: Place, *, scratch: Scratch | None = None, kee
 
 
 def _pid_reaped(child: Child, program: str) -> int:
-    """The process id of the command, which its reaper says first."""
+    """The process id of the command, which its reaper prints first."""
     try:
         line = child.line(REAPER_S_MAX)
     except Ended:
@@ -145,9 +146,10 @@ def _pid_reaped(child: Child, program: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What is waited for: a port that accepts connections at a place, or a line that names so many `sockets`.
+    """The condition for readiness: a port that accepts connections at a place, or a line that names `sockets`
+    addresses.
 
-    A server has `limit_s` from its start; `argv` is what was started, for a message.
+    A server has `limit_s` from its start; `argv` is its command, for messages.
     """
 
     place: Place
@@ -172,14 +174,16 @@ class Readiness:
         return "before it was ready" if instance.stdout else f"before it accepted a connection on port {self.port}"
 
     def _by_port(self, instance: Instance) -> Instance | None:
-        """The instance, if its port accepts and it lives: what it put into the background does not count."""
+        """The instance, if its port accepts and its process is alive: a command that moves into the background does not
+        count.
+        """
         address = f"{self.place.host}:{self.port}"
         if not self._accepts(address, instance.pid) or not proc.size(instance.pid).processes:
             return None
         return replace(instance, addresses=(address,))
 
     def _by_line(self, instance: Instance, stdout: Output) -> Instance | None:
-        """The instance, if it has said that it is ready."""
+        """The instance, if it has printed its ready line."""
         line, end, _ = stdout.head(LINE_BYTES_MAX).partition(b"\n")
         if not end and len(line) < LINE_BYTES_MAX:
             return None
@@ -192,7 +196,7 @@ class Readiness:
         return replace(instance, addresses=said.listen, line=said)
 
     def _wrong_addresses(self, listen: Sequence[str], pid: int) -> str:
-        """What is wrong with the addresses that a server says it listens on; empty where they are right."""
+        """What is wrong with the addresses in a server's ready line; empty if they are right."""
         if len(listen) != self.sockets:
             return f"its ready line names {_counted(len(listen), 'address')}, and server.sockets is {self.sockets}"
         for address in listen:
@@ -204,7 +208,7 @@ class Readiness:
         return ""
 
     def _accepts(self, address: str, pid: int) -> bool:
-        """Whether something accepts connections at an address. In another namespace the kernel's table says it."""
+        """Whether something accepts connections at an address. In another namespace the kernel's table shows it."""
         if self.place.netns and not address.startswith("unix:"):
             return port_owner.is_listened_on(address, pid)
         return accepts(address)
@@ -217,10 +221,10 @@ class Readiness:
         return TrialFailed("hung", message, final=True, said=instance.child.last_words())
 
     def _not_there(self, instance: Instance) -> TrialFailed:
-        """Why a server that runs does not listen on its port, as far as its sockets show."""
+        """Why a running server does not listen on its port, as far as its sockets show."""
         said, host, port = instance.child.last_words(), self.place.host, self.port
         addresses = port_owner.addresses(proc.look(instance.pid).pids)
-        # At its own address it may listen now, and came too late.
+        # It may listen at its own address by now, but too late.
         elsewhere = [address for address in addresses if address != f"{host}:{port}"]
         if any(address.endswith(f":{port}") for address in elsewhere):
             message = f"it listens on {', '.join(elsewhere)}, not on {host}: make it listen there"
@@ -257,9 +261,9 @@ def _counted(count: int, noun: str) -> str:
 
 
 def died(child: Child, when: str, *, reaped: bool, argv: Sequence[str] = ()) -> TrialFailed:
-    """How a server ended, and its last words. The reaper of a command says how, because it ends with a code itself.
+    """How a server ended, and its last words. The reaper of a command reports how, because its own exit is a code.
 
-    `argv` is given of a command that has not served yet.
+    `argv` is given for a command that has not served yet.
     """
     try:
         line = child.line(0) if reaped else None

@@ -1,9 +1,9 @@
-"""What is executed, as digests: a run goes on only with the programs it began with.
+"""Digests of what is executed: a run continues only with the programs it began with.
 
 A command is its program, found as a shell finds it, and every file that one of its words names: `python3 server.py`,
-`java -jar server.jar`. A file that has changed when its server has run for the first time is written by it and does not
-count. A running server is its process, its program and the files that its command line names. What a
-program loads besides, as modules and libraries, is not seen.
+`java -jar server.jar`. A file that changes during its server's first start is the server's own output and does not
+count. A running server is its process, its program and the files that its command line names. Modules and libraries
+that a program loads are not covered.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# A file is read up to here; of a longer one its size and the time of its last change count besides.
+# A file is hashed up to this size; a longer one also counts its size and modification time.
 FILE_BYTES_MAX = 256 << 20
 CHUNK_BYTES = 1 << 20
-# So many digests are remembered.
+# The number of cached digests.
 DIGESTS_MAX = 1_024
-# Stands for the digest of a file that a server writes, such as its log: it says nothing of what is executed.
+# Replaces the digest of a file that a server writes, such as its log, which is not part of what is executed.
 WRITTEN = "written by the server"
-# When a process was started that has ended.
+# The start time of a process that has ended.
 GONE = "gone"
 
 
 def of_command(words: Sequence[str]) -> dict[str, str]:
-    """The digests of the program and of the files that the words of a command name, by what names them."""
+    """The digests of the program of a command and of the files that its words name, by those words."""
     program = shutil.which(words[0])
     found = {} if program is None else {words[0]: digest(Path(program))}
     return _known(found | _of_words(words[1:], Path()))
 
 
 def of_process(pid: int) -> dict[str, Any]:
-    """Which process this is, and the digests of its program and of the files that its command line names.
+    """The identity of a process, and the digests of its program and of the files that its command line names.
 
-    The program is the one that runs, even when its file has been replaced since.
+    The program is the running one, even if its file has been replaced since.
     """
     words = [word.decode(errors="replace") for word in _read(f"/proc/{pid}/cmdline").split(b"\0")]
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    # Process ids and ticks since the start of the system come again after the next start.
+    # Process ids and ticks since boot repeat after a reboot.
     boot = _read("/proc/sys/kernel/random/boot_id").decode().strip()
     started = fields[19].decode() if len(fields) > 19 else ""
     program = {words[0]: digest(Path(f"/proc/{pid}/exe"))}
@@ -55,9 +55,9 @@ def of_process(pid: int) -> dict[str, Any]:
 
 
 def digest(path: Path) -> str | None:
-    """The SHA-256 of a regular file, links followed; None of anything else, or of what cannot be read.
+    """The SHA-256 of a regular file, links followed; None for anything else and for an unreadable file.
 
-    A file is read again only when its size or the time of its last change differs: a run asks before each trial.
+    A file is read again only if its size or modification time differs, because a run checks before each trial.
     """
     with suppress(OSError):
         about = path.stat()
@@ -79,8 +79,8 @@ def _hashed(path: Path, _device: int, _inode: int, size: int, mtime_ns: int) -> 
 
 
 def settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """The files of a command after its server has run for the first time: those that changed meanwhile were written by
-    it, save the first, which is its program.
+    """The files of a command after the first run of its server: files that changed meanwhile are marked as written by
+    it, except the first, which is its program.
     """
     program = next(iter(before), None)
     return {
@@ -90,14 +90,14 @@ def settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]
 
 
 def with_known(now: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
-    """The files of a command, with those marked that its server wrote in an earlier run."""
+    """The files of a command; files that its server wrote in an earlier run are marked."""
     return {**now, **{name: WRITTEN for name, digest in earlier.items() if digest == WRITTEN}}
 
 
 def changes(before: object, now: Mapping[str, Any]) -> str:
-    """What differs between the identities of two runs, in one line for people; empty where they are equal.
+    """The difference between the identities of two runs, in one line for display; empty if they are equal.
 
-    An identity is what `machine.json` has under that name: the machine, the engine, `programs` and `server`.
+    An identity is the entry of that name in `machine.json`: the machine, the engine, `programs` and `server`.
     """
     old = before if isinstance(before, Mapping) else {}
     words: list[str] = []
@@ -115,7 +115,7 @@ def changes(before: object, now: Mapping[str, Any]) -> str:
 
 
 def _of_words(words: Iterable[str], folder: Path) -> dict[str, str | None]:
-    """The files named by words, by parts of words as in `--config=FILE`, or by the words of a script for a shell."""
+    """The files named by words, by parts of words as in `--config=FILE`, or by the words of a shell script."""
     names = dict.fromkeys(name for word in words for name in (word, *re.split(r"[\s=]+", word)) if name)
     return {name: digest(folder / name) for name in names if "\0" not in name}
 

@@ -1,4 +1,4 @@
-"""A run of a plan as far as it has come."""
+"""The progress of a run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from iolab.results import store
 from iolab.results.records import WARNINGS, CostCount, Minute, Result
 from iolab.results.remaining import given_up, remaining
 
-# The run prints a warning if none of its first blocks, this many, has a usable trial.
+# The run warns if none of its first blocks, this many, has a usable trial.
 FIRST_BLOCKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The two clocks a run needs: intervals in seconds, and a label for people."""
+    """The two clocks of a run: one for intervals in seconds, one for labels."""
 
     monotonic_s: Callable[[], float] = time.monotonic
     wall: Callable[[], str] = field(default=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -31,7 +31,7 @@ CLOCKS = Clocks()
 
 
 class Progress:
-    """A run as far as it has come: its results, and how fast it goes compared with what its plan expects."""
+    """The state of a run: its results, and its pace compared with the plan's estimate."""
 
     def __init__(
         self, plan: Plan, writer: store.Writer, on_event: OnEvent, clocks: Clocks, *, all_or_none: bool
@@ -50,11 +50,11 @@ class Progress:
 
     @property
     def planned(self) -> int:
-        """How many results there will be when nothing more has to be run again."""
+        """How many results there will be if nothing more has to be run again."""
         return len(self.results) + len(self.rest())
 
     def is_wanted(self, scheduled: Trial) -> bool:
-        """Whether its contestant is still in its comparison: a final failure puts it out."""
+        """Whether its contestant is still in its comparison; a final failure removes it."""
         gone = given_up({result.trial.place: result for result in self.results})
         return (scheduled.comparison, scheduled.slot) not in gone
 
@@ -64,23 +64,23 @@ class Progress:
         return pace * sum(self.plan.cell(rest).trial_ms for rest in self.rest()) / 1_000
 
     def lap_s(self) -> float:
-        """How long it is since this was last asked, to the millisecond. So no time between two trials is lost."""
+        """The time since the last call, to the millisecond, so that no time between two trials is lost."""
         begin_s, self._lap_begin_s = self._lap_begin_s, self.clocks.monotonic_s()
         return round(self._lap_begin_s - begin_s, 3)
 
     def rest(self) -> tuple[Trial, ...]:
-        """What is still to be run, worked out once after each result: of many contestants that takes milliseconds."""
+        """The trials left to run, computed once after each result: with many contestants that takes milliseconds."""
         if self._rest_after != len(self.results):
             self._rest_known, self._rest_after = remaining(self.plan, self.results), len(self.results)
         return self._rest_known
 
     def names(self, scheduled: Trial) -> tuple[str, str]:
-        """The title of its contestant and the name of its comparison."""
+        """The title of the trial's contestant and the name of its comparison."""
         comparison = self.plan.comparisons[scheduled.comparison]
         return comparison.titles[scheduled.slot], comparison.name
 
     def keep(self, result: Result) -> None:
-        """Stores a result, whatever signal comes meanwhile, and reports it."""
+        """Stores a result, with signals held back, and reports it."""
         with signals_held():
             self._writer.append(result)
         self.results.append(result)
@@ -92,24 +92,24 @@ class Progress:
         self.on_event(TrialEnded(result, title, comparison, len(self.results), self.planned))
 
     def go_on(self, plan: Plan) -> None:
-        """Goes on with the plan whose number of blocks was chosen after the pilot, and stores it first."""
+        """Stores the plan with the number of blocks chosen after the pilot, and continues with it."""
         with signals_held():
             self._writer.choose(plan)
         self.plan, self._rest_after = plan, -1
 
     def minutes_of(self, scheduled: Trial) -> tuple[Minute, ...]:
-        """What is stored of a long trial so far, the trials that were cut off included."""
+        """The stored minutes of a long trial, including those of trials that were cut off."""
         return tuple(minute for minute in self._minutes if minute.trial == scheduled)
 
     def keep_minute(self, minute: Minute) -> None:
-        """Stores a minute of a trial that goes on, whatever signal comes meanwhile, and reports it."""
+        """Stores a minute of a running trial, with signals held back, and reports it."""
         with signals_held():
             self._writer.append_minute(minute)
         self._minutes.append(minute)
         self.on_event(MinuteOver(minute, self.names(minute.trial)[0]))
 
     def look_back(self, upcoming: Trial) -> None:
-        """Reports, once the first blocks are over, that no trial can be used so far: the rest will hardly be better."""
+        """Reports, after the first blocks, that no trial is usable so far: the rest will hardly be better."""
         if self._has_looked_back or upcoming.block < FIRST_BLOCKS:
             return
         self._has_looked_back = True
@@ -117,9 +117,9 @@ class Progress:
             self.on_event(NothingUsable(FIRST_BLOCKS, why))
 
     def keep_count(self, count: CostCount, *, passing: bool) -> None:
-        """Stores a count of syscalls as a result is stored, and reports it.
+        """Stores a count of syscalls and reports it.
 
-        What only failed in `passing` is reported and not stored, so that the run counts it when it is resumed.
+        A `passing` failure is reported but not stored, so that a resumed run counts again.
         """
         if not passing:
             with signals_held():
@@ -134,7 +134,7 @@ class Progress:
 
 
 def _why_unusable(results: Sequence[Result]) -> str:
-    """What most trials were discarded for, or failed with; empty where one can be used."""
+    """The most common reason for which trials were discarded or failed; empty if one is usable."""
     if not all(result.discarded for result in results):
         return ""
     reason = discarded_for(results)

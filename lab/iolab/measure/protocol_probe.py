@@ -1,7 +1,7 @@
-"""What a server seems to speak: a few plain requests over connections of their own, each with a short deadline.
+"""Detects the protocol of a server: a few plain requests over separate connections, each with a short deadline.
 
-This is for a message, not for a measurement. A server that answers the protocol that is asked of it gets one request.
-One that does not gets a request of every other protocol, so that the message can name the protocol that it answers.
+The result is for a message, not for a measurement. A server that answers the requested protocol gets one request. Any
+other gets a request of every other protocol, so that the message can name the one it answers.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Workload
 
-# How long a reply to the protocol that was asked may take, how long one to another, and how long a server has that has
-# just started and is slow to answer its first request.
+# How long a reply to the requested protocol may take, how long one to another, and how long the first reply of a server
+# that has just started.
 ASKED_S, OTHER_S, PATIENCE_S = 1.0, 0.5, 3.0
-# So much of a reply is enough to see what it is, and so much of it is shown.
+# How much of a reply identifies it, and how much of it is shown.
 ENOUGH_BYTES, SHOWN_BYTES = 64, 40
-# Larger requests are not sent: a server that answers before it has read all of one would wait for us, and we for it.
+# Larger requests are not sent: a server that answers before it has read a whole request could deadlock with us.
 REQUEST_BYTES_MAX = 65_536
 
-# What each answer is called, and the settings that ask for it, by the kind of the failure.
+# The name of each protocol, and the settings that request it, by the kind of the failure.
 NAMES = {
     "speaks_http": ("HTTP", {"protocol": "http"}),
     "speaks_echo": ("echo", {"protocol": "echo"}),
@@ -33,7 +33,7 @@ NAMES = {
     "speaks_rpc": ("rpc", {"protocol": "rpc"}),
     "speaks_tls": ("TLS", {}),
 }
-# What nginx, Go, Apache and Tomcat write in their 400 to a plain request on a port of TLS.
+# Phrases in the 400 of nginx, Go, Apache and Tomcat to a plain request on a TLS port.
 TLS_WANTED = (
     b"plain HTTP request was sent to HTTPS port",
     b"HTTP request to an HTTPS server",
@@ -41,7 +41,7 @@ TLS_WANTED = (
     b"combination of host and port requires TLS",
 )
 CALL = b'{"target": 0, "text": "hello"}'
-# A request of every protocol, in the order in which they are tried, and what an answer shows.
+# A request of every protocol, in the order in which they are tried, and the failure kind that an answer shows.
 OTHERS = (
     ("speaks_http", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ("speaks_echo", b"hello"),
@@ -55,15 +55,15 @@ Exchange = Callable[[bytes, float], bytes | None]
 
 
 class Mismatch(NamedTuple):
-    """A server does not answer as it was asked: a word for the record, and words that follow its name."""
+    """A server does not answer the requested protocol: a word for the record, and words that follow its name."""
 
     kind: str
     message: str
 
 
 def mismatch(connect: str, workload: Workload) -> Mismatch | None:
-    """How the server at an address answers another protocol than that of a workload; None where it answers this one,
-    where it cannot be reached, or where the workload is too large to try.
+    """The protocol that the server at an address answers instead of the workload's; None if it answers the workload's,
+    cannot be reached, or the workload is too large to try.
     """
     sent = request(workload)
     if len(sent) > REQUEST_BYTES_MAX:
@@ -72,7 +72,7 @@ def mismatch(connect: str, workload: Workload) -> Mismatch | None:
 
 
 def judged(request: bytes, workload: Workload, exchange: Exchange) -> Mismatch | None:
-    """The same with `exchange`, which sends something over a connection of its own and returns what came back."""
+    """`mismatch` with `exchange`, which sends bytes over a new connection and returns the reply."""
     reply = exchange(request, ASKED_S)
     if reply == b"":
         reply = exchange(request, PATIENCE_S)
@@ -94,7 +94,7 @@ def judged(request: bytes, workload: Workload, exchange: Exchange) -> Mismatch |
 
 
 def remedy(kind: str, *, as_flags: bool) -> str:
-    """What to write so that a server is asked for what it speaks: flags, or keys of an experiment; else empty."""
+    """The flags, or keys of an experiment, that request the protocol a server speaks; empty if there are none."""
     if kind == "speaks_tls":
         return ": start it without TLS, which servers are compared without"
     _, settings = NAMES.get(kind, ("", {}))
@@ -105,9 +105,9 @@ def remedy(kind: str, *, as_flags: bool) -> str:
 
 
 def exchange(connect: str, sent: bytes, wait_s: float) -> bytes | None:
-    """Sends bytes over a new connection and returns the beginning of what comes back within `wait_s`.
+    """Sends bytes over a new connection and returns the beginning of the reply within `wait_s`.
 
-    None when no connection could be made.
+    None if no connection could be made.
     """
     deadline = time.monotonic() + wait_s
     received = b""
@@ -139,24 +139,24 @@ def _address(connect: str) -> str | tuple[str, int]:
 
 
 def _kind_of(workload: Workload) -> str:
-    """The kind of the protocol that a workload asks for."""
+    """The failure kind for the protocol of a workload."""
     framing = workload.framing if isinstance(workload, EchoWorkload) else "raw"
     return f"speaks_{workload.protocol if framing == 'raw' else framing}"
 
 
 def _other(exchange: Exchange) -> str:
-    """The protocol that a server answers, of all that are known here; empty where it answers none."""
+    """The known protocol that a server answers; empty if it answers none."""
     for kind, sent in (*OTHERS, ("speaks_tls", _client_hello())):
         reply = exchange(sent, OTHER_S) or b""
         seen = _kind(sent, reply)
-        # What sends the lines of HTTP back may ask for lines, or send back anything: the next ones show which.
+        # A server that echoes the lines of HTTP may speak line or echo: the next requests show which.
         if seen and (seen, kind) != ("speaks_echo", "speaks_http"):
             return kind if seen == "speaks_echo" else seen
     return ""
 
 
 def _kind(sent: bytes, reply: bytes) -> str:
-    """What a reply to a request shows; empty where that is nothing in particular."""
+    """What a reply to a request identifies; empty if nothing."""
     if reply.startswith(b"HTTP/"):
         is_refused = reply.split(b" ", 2)[1:2] == [b"400"] and any(phrase in reply for phrase in TLS_WANTED)
         return "speaks_tls" if is_refused else "speaks_http"
@@ -197,7 +197,7 @@ def request(workload: Workload) -> bytes:
 
 
 def _client_hello() -> bytes:
-    """How a client of TLS begins."""
+    """The ClientHello of a TLS client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):

@@ -1,6 +1,6 @@
-"""The Python that a server runs on: the program that a plan asks for, and whether that is what ran.
+"""The Python that a server runs on: the requested program, and whether it is the one that ran.
 
-What runs on another version, another build or with the GIL on is never measured under the name that was asked for.
+A server on another version, another build or with the GIL on is never measured under the requested name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
 from iolab.results.records import Failure, Result
 
-# What {python} is where a plan names no interpreter.
+# {python} without a requested interpreter.
 PYTHON = "python3"
-# Of two builds that differ in the GIL alone, the other one.
+# The other one of two builds that differ in the GIL alone.
 TWIN = {"gil": "nogil", "nogil": "gil"}
 IMPORT_S_MAX = 30.0
-# Not from the working directory, where a server of the registry does not look either.
+# The working directory is skipped, as by a server of the registry.
 IMPORT = """
 import sys
 sys.path[:] = filter(None, sys.path)
@@ -35,7 +35,7 @@ OTHER = "other_interpreter"
 
 
 def program(name: str | None) -> str:
-    """What `{python}` stands for; raises TrialFailed where it is not here."""
+    """The value of `{python}`; raises TrialFailed if the interpreter is not here."""
     return PYTHON if name is None else str(_found(name).program)
 
 
@@ -47,7 +47,7 @@ def _found(name: str) -> Interpreter:
 
 
 def why_not(name: str | None, packages: tuple[str, ...] = (), install: str = "") -> str:
-    """Why a server cannot run on an interpreter here, and what to do about it, in one line; empty where it can."""
+    """Why a server cannot run on an interpreter here, and what to do about it, in one line; empty if it can."""
     if name is None:
         return _no_package(PYTHON, packages, install)
     if why := interpreters.why_not(name):
@@ -59,7 +59,7 @@ def why_not(name: str | None, packages: tuple[str, ...] = (), install: str = "")
 
 @functools.cache
 def _no_package(python: str, packages: tuple[str, ...], install: str) -> str:
-    """Why an interpreter cannot import packages, and how to install them; empty where it can."""
+    """Why an interpreter cannot import packages, and how to install them; empty if it can."""
     if not packages:
         return ""
     try:
@@ -77,10 +77,10 @@ def _no_package(python: str, packages: tuple[str, ...], install: str) -> str:
 
 
 def refuse_other(name: str | None, said: PythonState | None) -> None:
-    """Raises TrialFailed where a server does not run on the interpreter that was asked for.
+    """Raises TrialFailed unless a server runs on the requested interpreter.
 
-    Which one that is, a name such as system does not say: the one that is found under it here, and that the record of
-    the run names, is the one that must run.
+    A name such as `system` does not identify a build, so the server must run on the one found under that name, which
+    the record of the run also names.
     """
     if name is None:
         return
@@ -89,9 +89,9 @@ def refuse_other(name: str | None, said: PythonState | None) -> None:
 
 
 def beside_its_twin(plan: Plan, earlier: Iterable[Result], cell: Cell, measured: Result) -> Result:
-    """The result of a trial; a failure where its interpreter differs from its twin in more than the GIL.
+    """The result of a trial; a failure if its interpreter differs from its twin in more than the GIL.
 
-    The twin is what the same server said of its interpreter in an earlier trial.
+    The twin is the interpreter that the same server described in an earlier trial.
     """
     name, said = cell.server.interpreter, _said(measured)
     if name is None or name not in TWIN or said is None:

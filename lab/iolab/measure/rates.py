@@ -1,8 +1,8 @@
-"""Rates that are a share of a capacity, as "50% of capacity of the slowest": measured once, before the first block.
+"""Rates that are a share of a capacity, such as "50% of capacity of the slowest": measured once, before the first
+block.
 
-The capacity of a contestant is the median rate of short closed-loop trials. The lowest of a comparison is that of all
-its contestants, so that they are asked for the same rate. It is kept with the run, so that a resumed one goes on with
-it.
+The capacity of a contestant is the median rate of short closed-loop trials. All contestants of a comparison get the
+same rate, from the lowest of their capacities. It is stored with the run, so that a resumed run keeps it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLOSED_LOOP = {
     "trial.duration_ms": 400,
     "trial.interval_ms": 20,
 }
-# The key of machine.json that has the capacities, by the names of their comparisons.
+# The key of machine.json with the capacities, by the names of their comparisons.
 RECORDED = "capacities_per_s"
 
 
@@ -42,7 +42,7 @@ def at_rate(cell: Cell, capacity_per_s: float | None) -> Cell:
 
 
 def capacity_per_s(host: Host, plan: Plan, comparison: int, gone: Collection[tuple[int, int]]) -> float | None:
-    """The capacity of the slowest contestant of a comparison that takes part; None where there is none."""
+    """The lowest capacity of the contestants that take part in a comparison; None if there is none."""
     slowest = [
         median(rates)
         for trial in block_trials(plan, comparison, 0, 0)
@@ -53,7 +53,7 @@ def capacity_per_s(host: Host, plan: Plan, comparison: int, gone: Collection[tup
 
 
 def _rates(host: Host, plan: Plan, comparison: int, slot: int) -> list[float]:
-    """The rates of a contestant in trials of a closed loop, those that failed left out."""
+    """The rates of a contestant in closed-loop trials, without failed ones."""
     cell = changed(plan.comparisons[comparison].cells[slot], CLOSED_LOOP)
     (scheduled,) = (each for each in block_trials(plan, comparison, 0, 0) if each.slot == slot)
     results = (measure(host, cell, scheduled) for _ in range(TRIALS))
@@ -61,13 +61,13 @@ def _rates(host: Host, plan: Plan, comparison: int, slot: int) -> list[float]:
 
 
 def trials_ms(plan: Plan) -> list[int]:
-    """How long each trial takes that is run to know the capacities of a plan."""
+    """The length of each trial that measures the capacities of a plan."""
     cells = [cell for at in wanted(plan, {}) for cell in plan.comparisons[at].cells]
     return [changed(cell, CLOSED_LOOP).trial_ms for cell in cells for _ in range(TRIALS)]
 
 
 def wanted(plan: Plan, known: Mapping[str, float]) -> list[int]:
-    """The comparisons whose capacity is to be measured yet."""
+    """The comparisons whose capacity is still to be measured."""
     return [
         at
         for at, comparison in enumerate(plan.comparisons)

@@ -1,11 +1,12 @@
-"""Starts a server that is not ours on its processors, and ends all of it when the lab is gone.
+"""Starts a server or client that is not ours on its processors, and ends all of it when the lab is gone.
 
 Run as a program, by its path, with a list of processors, the file of a network namespace, the descriptor of a file for
 the server's standard output (each may be empty) and the command. It prints the server's process id. At the end it
-prints the server's exit code, negative for a signal, when the server ended (CLOCK_MONOTONIC), and the processor time
-that all of it used, both in nanoseconds; then it ends as the server ended. Its standard input is the lab's lifeline: at
-its end, also when the lab was killed, it kills whatever the server has started. What goes into the background becomes
-its child, so it finds that too. It is a process of its own, so that the server's process tree holds the server alone.
+prints the server's exit code, negative for a signal, when the server ended (CLOCK_MONOTONIC), and the processor time of
+all its processes, both in nanoseconds; then it exits like the server. Its standard input is the lab's lifeline: when
+that closes, even because the lab was killed, it kills everything that the server started. It is a subreaper, so it
+adopts background processes and finds them too. It is a separate process, so that the server's process tree holds the
+server alone.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ import threading
 import time
 from contextlib import suppress
 
-# The kinds of namespaces, and the request for the user namespace that one belongs to (linux/sched.h, linux/nsfs.h).
+# Namespace types, and the ioctl for the user namespace that owns a namespace (linux/sched.h, linux/nsfs.h).
 CLONE_NEWNET, CLONE_NEWUSER, NS_GET_USERNS = 0x40000000, 0x10000000, 0xB701
-# The orphans among its descendants become children of a process that has set this (linux/prctl.h).
+# A process that sets this adopts the orphans among its descendants (linux/prctl.h).
 PR_SET_CHILD_SUBREAPER = 36
-# How often, and how many times, it is looked for processes that are still there after they were killed.
+# How often, and how many times, it kills children that are still there.
 AGAIN_S, AGAIN_MAX = 0.01, 500
 
 
 def main() -> int:
-    """Returns the exit code of the command; 127 when it cannot be started, 128 and the signal when one ended it."""
+    """Returns the exit code of the command; 127 if it cannot be started, 128 plus the signal if one ended it."""
     cpus, netns, stdout, command = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
-    # A polite word to the group is for the server. It is caught and not ignored: the server would inherit that.
+    # SIGTERM to the group is for the server. It is caught rather than ignored, because the server would inherit that.
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         if netns:
@@ -56,13 +57,13 @@ def main() -> int:
 
 
 def tell(*figures: int) -> None:
-    """Prints a line for the lab. The lab may be gone; then standard input has ended too, and with it the server."""
+    """Prints a line for the lab. If the lab is gone, standard input has ended too, and with it the server."""
     with suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), f"{' '.join(map(str, figures))}\n".encode())
 
 
 def wait_for(server: int) -> int:
-    """The exit code of the server, negative for a signal. Orphans that end meanwhile are waited for too."""
+    """The exit code of the server, negative for a signal. Also reaps orphans that end meanwhile."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == server:
@@ -70,15 +71,15 @@ def wait_for(server: int) -> int:
 
 
 def used_ns() -> int:
-    """The processor time of all that has ended so far, with the children that it has waited for."""
+    """The processor time of all ended children, including the children that they waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def kill_children() -> None:
-    """Kills all children, and theirs as they become its own, and says which are left after a while.
+    """Kills all children, including those it adopts meanwhile, and prints any that are left after a while.
 
-    A process in an uninterruptible wait ends only when the wait is over, and that of another user is not to be killed.
+    A process in an uninterruptible wait ends only after that wait, and a process of another user cannot be killed.
     """
     for _ in range(AGAIN_MAX):
         with suppress(ChildProcessError):
@@ -94,10 +95,10 @@ def kill_children() -> None:
 
 
 def end_with_the_lab() -> None:
-    """Waits for the end of standard input, and then ends the server, what it has started, and this process."""
+    """Waits for the end of standard input, then ends the server, everything it started, and this process."""
     while os.read(sys.stdin.fileno(), 4_096):
         pass
-    # The main thread waits for those that end.
+    # The main thread reaps them.
     for _ in range(AGAIN_MAX):
         if not (pids := children()):
             break
@@ -108,7 +109,7 @@ def end_with_the_lab() -> None:
 
 
 def children() -> list[int]:
-    """The processes that this one is the parent of."""
+    """The children of this process."""
     found = list[int]()
     for path in glob.glob("/proc/self/task/*/children"):
         with suppress(OSError), open(path, encoding="ascii") as file:
@@ -117,7 +118,7 @@ def children() -> list[int]:
 
 
 def named(pid: int) -> str:
-    """A process as people look for it: its id, name and state."""
+    """A process for display: its id, name and state."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             name, _, rest = file.read().partition("(")[2].rpartition(")")
@@ -127,13 +128,13 @@ def named(pid: int) -> str:
 
 
 def kill(pid: int) -> None:
-    """Kills a process, if it is still there."""
+    """Kills a process if it still exists and may be killed."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
 def enter(netns: str) -> None:
-    """Moves this process into a network namespace, and with it into the user namespace that it may belong to."""
+    """Moves this process into a network namespace, and if necessary into the user namespace that owns it."""
     with open(netns, "rb") as namespace:
         try:
             set_namespace(namespace.fileno(), CLONE_NEWNET)
@@ -145,12 +146,12 @@ def enter(netns: str) -> None:
 
 
 def set_namespace(descriptor: int, kind: int) -> None:
-    """setns(2), which Python has a name for only since 3.12."""
+    """setns(2); os.setns exists only since Python 3.12."""
     checked(ctypes.CDLL(None, use_errno=True).setns(descriptor, kind))
 
 
 def checked(result: int) -> None:
-    """Raises OSError where a call of the C library has failed."""
+    """Raises OSError if a call of the C library failed."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

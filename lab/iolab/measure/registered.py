@@ -1,6 +1,6 @@
-"""Servers of the registry on this machine: whether they are installed, building them, and the commands that start them.
+"""Servers of the registry on this machine: whether they are installed, how they are built, and their start commands.
 
-What is built is kept: for iolab's own servers in `target/contestants` of a checkout, otherwise in the user's cache.
+Builds are kept: for iolab's own servers in `target/contestants` of a checkout, otherwise in the user's cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from iolab.plan import registry
 from iolab.plan.registry import Listed, filled
 from iolab.plan.settings import Cell, values_of
 
-# Where daemons are installed, which is not on everybody's PATH.
+# Folders of daemons, which are not on every user's PATH.
 DAEMONS = "/usr/sbin:/usr/local/sbin"
 BUILD_S_MAX = 1_800.0
 VERSION_S_MAX = 15.0
@@ -39,13 +39,13 @@ class Absent(IolabError):
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A server of the registry that can be started here, and what it says its version is (empty if it does not)."""
+    """A server of the registry that can be started here, and the version it reports (empty if none)."""
 
     listed: Listed
     version: str
 
     def command(self, cell: Cell, host: str, port: int, scratch: Path) -> Command:
-        """What starts it for a cell; its files are written to `scratch`."""
+        """The command that starts it for a cell; its files are written to `scratch`."""
         values = values_of(cell) | self.listed.chosen(cell.contestant)
         values |= {"host": host, "port": str(port), "scratch": str(scratch)}
         values |= _places(self.listed, pythons.program(cell.server.interpreter))
@@ -58,23 +58,23 @@ class Registered:
         return Command(_words(entry.start, values), environment)
 
     def executed(self) -> dict[str, str]:
-        """The digests of what it executes and of what decides how, by what names them; its program is the first."""
+        """The digests of what it executes and of what determines how, by name; its program is the first."""
         words = self._words
         files = programs.of_command([_found(words[0]) or words[0], *words[1:]])
         name, folder = self.listed.name, self.listed.folder
-        # What its program loads besides is in its folder too, and so are the sources of what was built.
+        # Other files that its program loads are in its folder too, as are the sources of a build.
         own = {
             str(file): programs.digest(file)
             for file in (*sorted(folder.glob("*")), *(folder / each for each in self.listed.entry.files))
         }
-        # A change of its description does not make it another server.
+        # A changed description does not make it another server.
         entry = self.listed.entry.model_dump_json(exclude={"about", "install"})
         entry = hashlib.sha256(entry.encode()).hexdigest()
         said = {f"the entry of {name}": entry, f"the version of {name}": self.version}
         return files | {file: digest for file, digest in own.items() if digest is not None} | said
 
     def facts(self) -> dict[str, object]:
-        """What the record of a run says of it."""
+        """Its entry in the record of a run."""
         entry, places = self.listed.entry, _places(self.listed)
         environment = {name: filled(value, places) for name, value in entry.environment.items()}
         start = {"start": self._words, "environment": environment, "options": self.listed.defaults}
@@ -82,57 +82,57 @@ class Registered:
 
     @property
     def _words(self) -> list[str]:
-        """Its command, with what only a start can fill in still in braces."""
+        """Its command; placeholders that only a start can fill in remain."""
         places = _places(self.listed)
         return [filled(word, places) for word in self.listed.entry.start]
 
 
 class Command(NamedTuple):
-    """An argument list, and what it adds to the environment."""
+    """An argument list and its additions to the environment."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 def must_be_built(server: Listed) -> bool:
-    """Whether it has sources and was not built yet, which takes a while."""
+    """Whether it has sources and is not built yet; building takes a while."""
     return bool(server.entry.build) and _unmade(server) is not None
 
 
 def _unmade(server: Listed) -> str | None:
-    """A file of its build that is missing: a word of its start that begins with {built}, or else its program."""
+    """The first missing file of its build: a word of its start that begins with {built}, or else its program."""
     words = [word for word in server.entry.start if word.startswith("{built}")] or server.entry.start[:1]
     made = (filled(word, _places(server)) for word in words)
     return next((word for word in made if _found(word) is None and not Path(word).exists()), None)
 
 
 def missing(server: Listed) -> str:
-    """Which program it needs and what to install for it, in one line; empty where it is there."""
+    """Its missing program and what to install for it, in one line; empty if it is installed."""
     entry = server.entry
     program = entry.build[0] if entry.build else filled(entry.start[0], _places(server))
     return "" if _found(program) else f"{program} is not installed: {entry.install}"
 
 
 def prepare(server: Listed) -> Registered:
-    """Builds a server where it has sources, and asks for its version; raises Absent."""
+    """Builds a server that has sources, and reads its version; raises Absent."""
     if why := missing(server):
         raise Absent(why)
     if server.entry.build:
         _build(server)
         if _found(program := filled(server.entry.start[0], _places(server))) is None:
             raise Absent(f"{program} is not installed: {server.entry.install}")
-    # Without its packages it cannot say its version, and the interpreter of a plan may have them.
+    # Without its packages it cannot print its version; the interpreter of a plan may have them.
     lacks = pythons.why_not(None, server.entry.packages, server.entry.install)
     return Registered(server, "" if lacks else _version(server))
 
 
 def state(server: Listed) -> str:
-    """Its installed version, or what to do to have it; nothing is built for that."""
+    """Its installed version, or how to get it; builds nothing."""
     if why := missing(server):
         return f"NOT HERE: {why}"
     unbuilt = "not built yet: the first run builds it" if must_be_built(server) else ""
     is_told_by_what_is_built = any("{built}" in word for word in server.entry.version)
-    # A list must not run what a file in the working directory says.
+    # Listing servers must not run a file of the working directory.
     if server.file != registry.OURS or (unbuilt and is_told_by_what_is_built):
         return unbuilt or "installed"
     if why := pythons.why_not(None, server.entry.packages, server.entry.install):
@@ -156,7 +156,7 @@ def _build(server: Listed) -> None:
 
 
 def build(command: Sequence[str]) -> None:
-    """Runs a build; raises Absent. It ends with the lab, killed or not, and so does the lock that a build may hold."""
+    """Runs a build; raises Absent. It ends with the lab, even a killed one, as does any lock it holds."""
     child = Child([sys.executable, "-I", "-S", reaper.__file__, "", "", "", *command], b"")
     try:
         code, said = child.wait(BUILD_S_MAX), child.last_words()
@@ -170,13 +170,13 @@ def build(command: Sequence[str]) -> None:
 
 
 def _version(server: Listed) -> str:
-    """What it says its version is; empty where it says none."""
+    """The version it reports; empty if none."""
     if server.entry.crates:
         versions = _locked(server)
         return " on ".join(f"{name} {versions.get(name, 'unknown')}" for name in server.entry.crates)
     if not server.entry.version:
         return ""
-    # Python would take a file of the working directory for the package whose version is asked.
+    # Python would import a file of the working directory in place of the package.
     at = "/" if server.file == registry.OURS else None
     code, lines = _run(_words(server.entry.version, _places(server)), VERSION_S_MAX, at)
     if code != 0:
@@ -195,7 +195,7 @@ def _locked(server: Listed) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], seconds_max: float, at: str | None) -> tuple[int, list[str]]:
-    """The exit code of a command run in a folder and the lines it said, at least one; raises Absent where it cannot."""
+    """The exit code of a command run in a folder and its output lines, at least one; raises Absent if it cannot run."""
     try:
         ran = subprocess.run(
             command,
@@ -215,13 +215,13 @@ def _run(command: Sequence[str], seconds_max: float, at: str | None) -> tuple[in
 
 
 def _places(server: Listed, python: str = pythons.PYTHON) -> dict[str, str]:
-    """What is known of a server before it is started."""
+    """The placeholders known before a server starts."""
     contestants = str(registry.OURS.parent)
     return {"folder": str(server.folder), "contestants": contestants, "built": str(_built(server)), "python": python}
 
 
 def _built(server: Listed) -> Path:
-    """Where a server is built: servers of one registry share the folder, and with it what they compile alike."""
+    """The build folder of a server. Servers of one registry share it, and so share what they compile alike."""
     root = binary.checkout()
     if root is not None and server.file == registry.OURS:
         return Path(root) / "target/contestants"
@@ -230,12 +230,12 @@ def _built(server: Listed) -> Path:
 
 
 def _words(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
-    """A command with its placeholders filled in, and its program where it was found."""
+    """A command with its placeholders filled in, and the path of its program if it was found."""
     program, *rest = (filled(word, values) for word in words)
     return (_found(program) or program, *rest)
 
 
 def _found(program: str) -> str | None:
-    """Where a program is, from the root on: PATH may have folders of the working directory."""
+    """The absolute path of a program: PATH may have folders relative to the working directory."""
     found = shutil.which(program) or shutil.which(program, path=DAEMONS)
     return None if found is None else os.path.abspath(found)

@@ -1,7 +1,7 @@
-"""Runs a plan: every trial in its order with a fresh server, one line in the store for each, and resumable at any time.
+"""Runs a plan: every trial in order with a fresh server, one line in the store for each, and resumable at any time.
 
-The runner decides nothing about figures. A trial is measured by `trial_run` and judged by the rules of `judge.trial`;
-`remaining` says what is left, which is also how discarded blocks come again.
+The runner judges no figures. `trial_run` measures a trial and the rules of `judge.trial` judge it; `remaining` lists
+the trials left, including discarded blocks that run again.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from iolab.results import store
 from iolab.results.records import CostCount, Failure, Result, pieces
 from iolab.results.remaining import given_up, remaining, uncounted
 
-# A count of what a request costs is tried again: the lab may have come too late for it.
+# A count of syscalls is tried again, because the lab may have been too late for it.
 COUNTS_MAX = 3
-# Failures of a contestant that are the fault of its command.
+# Failures caused by the command of a contestant.
 BAD_COMMANDS = frozenset({"cannot_start", "wrong_address"})
 # The digests of the files of each command, by the command's text.
 Executed = dict[str, dict[str, str]]
 
 
 class ContestantFailed(IolabError):
-    """A contestant that was to be compared failed, and nothing is measured without it; `failure` says why."""
+    """A contestant to compare failed, and nothing is measured without it; `failure` says why."""
 
     def __init__(self, contestant: str, failure: Failure) -> None:
         super().__init__(f"{contestant}: {failure.line}")
@@ -62,7 +62,7 @@ class ContestantFailed(IolabError):
 
 
 class CutOff(IolabError):
-    """A long trial was cut off, and not by its server. What it measured is kept, and the next run goes on from it."""
+    """A long trial was cut off, and not by its server. Its minutes are kept, and the next run continues it."""
 
     def __init__(self, contestant: str, failure: Failure) -> None:
         super().__init__(f"{contestant}: {failure.line}: its minutes are kept: start the run again to continue")
@@ -82,12 +82,12 @@ def run(
     since: str = "",
     clocks: Clocks = CLOCKS,
 ) -> Path:
-    """Runs what is left of a plan and returns its folder; raises StoreError when results cannot be kept.
+    """Runs what is left of a plan and returns its folder; raises StoreError if results cannot be stored.
 
-    `left_out` are the (comparison, slot) pairs that cannot take part. A run of another engine, another machine or
-    other programs is set aside under a new name first; with `repeat` one that has ended too, with `fresh` any, and
-    with `since`, a time as trials note theirs, one that began before it. With `all_or_none` a contestant that fails its
-    first look, or dies, ends the run: ContestantFailed.
+    `left_out` are the (comparison, slot) pairs that cannot take part. An earlier run of another engine, another machine
+    or other programs is first set aside under a new name; with `repeat` also a finished run, with `fresh` any run, and
+    with `since`, a time in the format of trials, a run that began before it. With `all_or_none` a contestant that fails
+    its first check, or dies, ends the run: ContestantFailed.
     """
     began_s = clocks.monotonic_s()
     host.remove_leftovers()
@@ -99,7 +99,7 @@ def run(
     changed, ended = earlier(folder, machine["identity"], store.ended)
     is_old = fresh or bool(changed) or (repeat and ended is not None) or began_before(folder, since)
     if ended is not None and not is_old:
-        # It says how the machine was when the run was measured, and all that is left is what the run has lost.
+        # The stored machine describes the run when it was measured; only lost lines are left to repeat.
         machine = store.read_machine(folder)
     machine[rates.RECORDED] = {} if is_old else _recorded(folder).get(rates.RECORDED, {})
     with (
@@ -125,9 +125,9 @@ def run(
             machine["identity"]["programs"] = executed
             store.write_machine(folder, machine)
         _measure_capacities(progress, host, folder, machine)
-        # From here on, the time of a trial begins where the one before it ends.
+        # From here on, each trial's time starts at the end of the previous one.
         progress.lap_s()
-        # Asked anew after each trial: a discarded one of many is run again in its own block.
+        # Computed again after each trial: in a comparison of many, a discarded trial runs again in its own block.
         while rest := progress.rest() or _rest_after_pilot(progress, budget):
             if not (progress.plan.is_used_up or budget.has_time(rest)):
                 _go_on(progress, budget, budget.used_up())
@@ -148,14 +148,14 @@ def run(
 
 
 def _recorded(folder: Path) -> Mapping[str, Any]:
-    """What the earlier run of a folder says of its machine; nothing where there is none."""
+    """The stored machine of the earlier run in a folder; empty without one."""
     with suppress(store.StoreError):
         return store.read_machine(folder)
     return {}
 
 
 def _measure_capacities(progress: Progress, host: Host, folder: Path, machine: dict[str, Any]) -> None:
-    """Measures the capacities that rates are shares of, and keeps each with the run at once."""
+    """Measures the capacities that rates are shares of, and stores each at once."""
     plan, known = progress.plan, machine[rates.RECORDED]
     left = {scheduled.comparison for scheduled in progress.rest()}
     for at in (at for at in rates.wanted(plan, known) if at in left):
@@ -168,7 +168,7 @@ def _measure_capacities(progress: Progress, host: Host, folder: Path, machine: d
 
 
 def _executed(plan: Plan, host: Host, folder: Path) -> Executed:
-    """The programs of a plan, with the files marked that servers of an earlier run in this folder wrote."""
+    """The programs of a plan; files that servers wrote in an earlier run of this folder are marked."""
     known = _recorded(folder).get("identity", {}).get("programs", {})
     return {
         command: programs.with_known(files, known.get(command, {})) for command, files in host.programs(plan).items()
@@ -176,12 +176,12 @@ def _executed(plan: Plan, host: Host, folder: Path) -> Executed:
 
 
 def _settled(executed: Executed, now: Executed) -> Executed:
-    """The programs of a plan after the first look, with the files marked that its servers have written."""
+    """The programs of a plan after the first check of its servers; files that the servers wrote are marked."""
     return {command: programs.settled(files, now[command]) for command, files in executed.items()}
 
 
 def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
-    """Raises StoreError where a program has changed since the run began: it would be another server."""
+    """Raises StoreError if a program has changed since the run began: it would be another server."""
     if changed := programs.changes({"programs": executed}, {"programs": host.programs(plan)}):
         raise store.StoreError(
             f"{changed} since this run began: run it again to measure the new one; its trials are kept"
@@ -189,7 +189,7 @@ def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
 
 
 def _rest_after_pilot(progress: Progress, budget: Budget) -> tuple[Trial, ...]:
-    """What is left once the pilot is over, whose results choose the number of blocks; nothing where it is chosen."""
+    """What is left after the pilot, whose results choose the number of blocks; empty if it is already chosen."""
     if not progress.plan.is_pilot:
         return ()
     _go_on(progress, budget, budget.chosen())
@@ -197,7 +197,7 @@ def _rest_after_pilot(progress: Progress, budget: Budget) -> tuple[Trial, ...]:
 
 
 def _go_on(progress: Progress, budget: Budget, plan: Plan) -> None:
-    """Goes on with another number of blocks, and says so."""
+    """Continues with another number of blocks and reports it."""
     budget.go_on(plan)
     progress.on_event(BlocksChosen(plan, progress.planned))
 
@@ -207,7 +207,7 @@ def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Map
     name = progress.plan.comparisons[scheduled.comparison].name
     cell = rates.at_rate(progress.plan.cell(scheduled), capacities.get(name))
     if earlier := progress.minutes_of(scheduled):
-        # A further trial of what is left of one that was cut off.
+        # Continues a trial that was cut off.
         cell = updated(cell, trial=cell.trial.rest(sum(minute.seconds for minute in earlier)))
     is_long = progress.plan.cell(scheduled).trial.is_long
     measured = measure(host, cell, scheduled, progress.clocks, progress.keep_minute if is_long else None)
@@ -215,29 +215,29 @@ def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Map
     failure, minutes = measured.failure, progress.minutes_of(scheduled)
     if minutes and failure is not None and not (failure.final or failure.of_the_server):
         raise CutOff(progress.names(scheduled)[0], failure)
-    # The minutes of a trial that has a report are in it.
+    # The report of a trial already contains its minutes.
     last = minutes[len(earlier) :] if not measured.is_measured else ()
     took_s = progress.lap_s() + sum(minute.seconds for minute in earlier)
     whole = {"took_s": took_s, "pieces": (*pieces(earlier), *pieces(last))}
     result = trial.judged(cell, measured.model_copy(update=whole))
     progress.keep(result)
     if failure is not None and _ends_the_run(progress, result, failure):
-        # Its last lines were printed when the trial ended.
+        # The process's last lines were printed when the trial ended.
         raise ContestantFailed(progress.names(scheduled)[0], failure.model_copy(update={"said": ()}))
 
 
 def _ends_the_run(progress: Progress, result: Result, failure: Failure) -> bool:
-    """Whether nothing else is worth measuring after a failure in a run whose contestants are all to be compared."""
+    """Whether a failure ends the run because all contestants are to be compared."""
     if result.pieces and not progress.rest():
-        # A soak: what its only trial measured until then is its result.
+        # A soak: the minutes of its only trial are its result.
         return False
     return progress.all_or_none and (failure.final or failure.kind == "died")
 
 
 def _leave_out(progress: Progress, left_out: Mapping[tuple[int, int], Failure]) -> None:
-    """Keeps, for each contestant that cannot take part, one result that says why: it is never started.
+    """Stores, for each contestant that cannot take part, one result that says why: it is never started.
 
-    Also names contestants that were left out because the machine lacked something, and can run now.
+    Also reports contestants that were left out before because the machine lacked something, and can run now.
     """
     able = {
         progress.names(result.trial)[0]: None
@@ -256,9 +256,9 @@ def _leave_out(progress: Progress, left_out: Mapping[tuple[int, int], Failure]) 
 
 
 def _check_contestants(progress: Progress, host: Host) -> None:
-    """Looks at each contestant with each workload, on each path and with each setting of its server, before all blocks.
+    """Checks each contestant with each workload, path and server setting before the first block.
 
-    One that fails takes no part, or ends the run where all of them are to be compared.
+    One that fails takes no part, or ends the run if all of them are to be compared.
     """
     seen: dict[str, Failure | None] = {}
     for scheduled in remaining(progress.plan, progress.results):
@@ -285,13 +285,12 @@ def _count(
     capacities: Mapping[str, float],
     ceilings: dict[str, float],
 ) -> bool:
-    """Keeps what the first contestant that is left costs at its setting, seen in a trial of its own; why not, where
-    that cannot be seen. With it goes what further trials say of the limit of the cell, where the timed ones leave it
-    open and there is time for them.
+    """Stores the costs of the first of these contestants, measured in a separate trial, or why they cannot be measured.
+    If the timed trials leave its limit open and there is time, short trials probe that too.
 
-    `ceilings` are those of the generator that are known by now.
+    `ceilings` are the generator's known ceilings.
 
-    False where it only failed in passing, so that it has to be counted yet.
+    False after a passing failure, so that it is counted again later.
     """
     comparison, slot = left[0]
     name = progress.plan.comparisons[comparison].name
@@ -305,7 +304,7 @@ def _count(
         if not (passing and budget.has_time_for((cell,), then=len(left) - 1)):
             break
     key = progress.plan.comparisons[comparison].cells[slot].key
-    # What failed in passing is counted again when the run goes on, and its limit with it.
+    # A resumed run repeats the count after a passing failure, and the probe of the limit with it.
     probe = None
     if not passing:
         begins = partial(_probing, progress, budget, left)
@@ -320,7 +319,7 @@ def _count(
 def _probing(
     progress: Progress, budget: Budget, left: Sequence[tuple[int, int]], what: str, cells: Sequence[Cell]
 ) -> bool:
-    """Reports that trials of these cells begin; False where there is no time for them."""
+    """Reports that trials of these cells begin; False if there is no time for them."""
     if not budget.has_time_for(cells, then=len(left) - 1):
         return False
     at, slot = left[0]

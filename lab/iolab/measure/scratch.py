@@ -1,6 +1,4 @@
-"""Temporary files: a folder for the files of one server, which is removed with its server, and what is said where none
-can be made.
-"""
+"""Temporary files: a folder for the files of one server, removed with the server, and the error if none can be made."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from iolab.errors import BadInput
 from iolab.machine import locked_folders
 
 PREFIX = "iolab-scratch-"
-# The path of a Unix socket has 107 bytes at most. Of these, a folder here takes 28, and a name in it 15.
+# A Unix socket's path has at most 107 bytes. A folder here takes 28 of them, and a name in it 15.
 HOME_BYTES_MAX = 64
 SHORT_HOME = Path("/tmp")
 
@@ -27,7 +25,7 @@ class NoTemporaryFile(BadInput):
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Raises NoTemporaryFile where a file cannot be written, as on a full disk."""
+    """Raises NoTemporaryFile if a file cannot be written, as on a full disk."""
     try:
         yield
     except OSError as error:
@@ -37,7 +35,7 @@ def writing() -> Iterator[None]:
 
 
 def home() -> Path:
-    """The system's temporary folder, or /tmp where a Unix socket in it would have too long a path."""
+    """The system's temporary folder, or /tmp if that path is too long for a Unix socket in it."""
     with writing():
         found = Path(tempfile.gettempdir())
     return found if len(os.fsencode(found)) <= HOME_BYTES_MAX else SHORT_HOME
@@ -45,14 +43,14 @@ def home() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A folder that is locked, so that no other lab takes it for one that was left."""
+    """A locked folder, which no other lab takes for a leftover."""
 
     folder: Path
     _locks: list[int]
 
     @classmethod
     def make(cls) -> Scratch:
-        """A new one; raises NoTemporaryFile."""
+        """Makes one; raises NoTemporaryFile."""
         with writing():
             folder, lock = locked_folders.made(home(), PREFIX)
         return cls(folder, [lock])

@@ -11,7 +11,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """A signal asked the lab to end. `code` is the exit code a shell expects for it."""
+    """A signal asked the lab to end. `code` is the exit code that shells expect for it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -20,7 +20,7 @@ class Stopped(BaseException):
 
 @contextmanager
 def stopping_on(signals: Iterable[signal.Signals] = ENDING) -> Iterator[None]:
-    """Turns these signals into `Stopped`, so that children are ended and what is finished is kept."""
+    """Turns these signals into `Stopped`, so that children are ended and finished results are kept."""
 
     def stop(number: int, _frame: object) -> None:
         raise Stopped(number)
@@ -37,7 +37,7 @@ def stopping_on(signals: Iterable[signal.Signals] = ENDING) -> Iterator[None]:
 def signals_held() -> Iterator[None]:
     """Holds back the signals that end the lab, so that a result is stored whole or not at all.
 
-    Blocking them would not do: a thread of a numerical library would take them, and the lab would stop all the same.
+    Blocking them would not work: a thread of a numerical library would take them and still end the lab.
     """
     came: list[int] = []
     before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING}

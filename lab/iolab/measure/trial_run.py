@@ -22,7 +22,7 @@ from iolab.plan.plan import Trial
 from iolab.plan.settings import MINUTE_MS, Cell
 from iolab.results.records import Break, Failure, MachineNoise, Minute, Result, ServerUsage
 
-# Whether a server has recovered shows within this time, or the next client would not wait for it.
+# A server that has recovered answers within this time; the next client would not wait longer.
 PROBE_TIMEOUT_MS = 3_000
 OnMinute = Callable[[Minute], None]
 OnSlice = Callable[[Interval, RunningLoad], None]
@@ -30,9 +30,10 @@ OnSlice = Callable[[Interval, RunningLoad], None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run of the generator brought: its report, what was seen meanwhile, and memory when its window was over:
-    the generator's, None where unknown, and all that is in use of the machine's. `spent` is the generator's at both
-    edges of the window."""
+    """The results of a run of the generator: its report, the observations of the server, and memory at the end of the
+    window: the generator's (None if unknown) and all that is in use on the machine. `spent` is the generator's use at
+    both edges of the window.
+    """
 
     report: Report
     seen: Observed
@@ -51,8 +52,8 @@ def measure(
 ) -> Result:
     """One trial: a fresh server, one run of its load, and what both used. A failure is a result too.
 
-    The trials of a block have one seed, so random arrivals are the same for all its contestants.
-    `on_minute` is called with each minute, where it is given and the load is the generator's.
+    The trials of a block share a seed, so random arrivals are the same for all contestants. `on_minute`, if given, is
+    called with each minute of the generator's load.
     """
     result = Result(trial=scheduled, started=clocks.wall())
     before_bytes = host.memory_in_use()
@@ -75,7 +76,7 @@ def measure(
 def _loaded(
     host: Host, cell: Cell, result: Result, server: RunningServer, observer: Observer, on_minute: OnMinute | None
 ) -> dict[str, Any]:
-    """What a run of the generator brought, by the fields of the record. The machine's memory is all that is in use."""
+    """The results of a run of the generator, by the fields of the record. The machine's memory is all in use."""
 
     def on_slice(each: Interval, load: RunningLoad) -> None:
         if on_minute is not None:
@@ -104,8 +105,9 @@ def _loaded(
 
 
 def _spent(run: Run) -> dict[str, int | None]:
-    """What the generator spent in its window, by the fields of the record. Its own clock gives the processor time, and
-    the kernel's tick only how much of it was the kernel's."""
+    """The generator's use in its window, by the fields of the record. Its own clock gives the processor time; the
+    kernel's ticks only split it into user and system.
+    """
     begin, end = run.spent
     grown: dict[str, int | None] = {
         name: None if before is None or after is None else max(0, after - before)
@@ -136,7 +138,7 @@ def _driven(host: Host, cell: Cell, server: RunningServer, observer: Observer) -
         run = client.run()
         seen = observer.end()
     used, memory = usage(client, seen), client.server_memory
-    # Once the client has ended, its connections are gone.
+    # Read while the client ran: its connections are closed once it has ended.
     of_client = {
         "pss_bytes": memory and memory.pss_bytes,
         "private_bytes": memory and memory.private_bytes,
@@ -154,7 +156,7 @@ def _driven(host: Host, cell: Cell, server: RunningServer, observer: Observer) -
 
 
 def _rested(host: Host, cell: Cell, server: RunningServer, observer: Observer) -> dict[str, Any]:
-    """What a server takes without a load, over the time of a window."""
+    """What a server uses without a load, over the time of a window."""
     observer.ready()
     observer.begin()
     window = host.rest(cell.trial.duration_ms)
@@ -169,7 +171,7 @@ def _rested(host: Host, cell: Cell, server: RunningServer, observer: Observer) -
 def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer: Observer, on_slice: OnSlice) -> Run:
     """Follows the generator to its report, with an observer beside the server.
 
-    The core-to-core latency is measured while both sides rest, so it takes no time from the window.
+    The core-to-core latency is measured while both sides are idle, so it takes no time from the window.
     """
     seen, core_to_core_ns = list[Observed](), list[float | None]()
     memory = list[tuple[proc.Memory | None, int]]()
@@ -207,7 +209,7 @@ def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer
 
 
 def _minute(result: Result, each: Interval, server: RunningServer, load: RunningLoad) -> Minute:
-    """What is kept of a minute of a long trial."""
+    """The record of one minute of a long trial."""
     size = server.size()
     return Minute(
         trial=result.trial,
@@ -232,9 +234,9 @@ def _minute(result: Result, each: Interval, server: RunningServer, load: Running
 
 @contextmanager
 def _looked_at(host: Host, cell: Cell, server: RunningServer, observer: Observer) -> Iterator[None]:
-    """Adds to a failure how the server broke, seen before it is stopped.
+    """Adds to a failure how the server broke, examined before it is stopped.
 
-    What is final is the fault of a spec or of the machine.
+    A final failure is the fault of the spec or of the machine.
     """
     try:
         yield
@@ -248,7 +250,7 @@ def _looked_at(host: Host, cell: Cell, server: RunningServer, observer: Observer
 def _failed_requests(
     host: Host, cell: Cell, server: RunningServer, observer: Observer, report: Report
 ) -> Failure | None:
-    """The failure of a trial that counts requests, some of which failed or were answered wrongly; None of others."""
+    """The failure of a trial that counts requests, if some failed or were answered wrongly; None for other trials."""
     requests = report.requests
     faulty = requests.failed + requests.wrong
     if cell.load.requests is None or not faulty or report.interrupted:
@@ -260,7 +262,7 @@ def _failed_requests(
 
 
 def _how(host: Host, cell: Cell, server: RunningServer, observer: Observer, first: FirstFailure | None) -> Break:
-    """How a server broke: the kernel and the server itself are looked at, and then it is asked once more."""
+    """How a server broke: examines the kernel's figures and the server, then sends one more request."""
     growth, listening, vitals = observer.growth(), observer.listening(), server.vitals()
     return broken.how(first, growth, vitals, listening, recovered=_answers(host, cell, server))
 
@@ -294,7 +296,7 @@ def _answers(host: Host, cell: Cell, server: RunningServer) -> bool:
 def _others(
     seen: Observed, server: ServerUsage, client_cpu_ns: int, core_to_core_ns: tuple[float, float] | None = None
 ) -> MachineNoise:
-    """What else the machine did between the two samples of the observer."""
+    """The load of other programs between the two samples of the observer."""
     before, after = seen.before, seen.after
     cpu_ns = max(0, after.server.cpu_ns - before.server.cpu_ns)
     return noise(
