@@ -1,4 +1,4 @@
-"""The experiments that come with iolab, by their names, and the suites that run several of them."""
+"""The experiments and suites that come with iolab, by name."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from iolab.errors import BadInput
 from iolab.wording import instead
 
-# A list of experiments needs neither, and both are slow to load.
+# Imported here only for types: a list of experiments needs neither, and both are slow to load.
 if TYPE_CHECKING:
     from iolab.plan.claims import Claim
     from iolab.plan.suite import Suite
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 SUITES = FOLDER / "suites"
-# What is written for an experiment that does not come with iolab.
+# The advice for an experiment that does not come with iolab.
 OWN = "the path of a .toml file"
 
 
 def suite_of(name: str) -> Suite | None:
-    """The suite of this name; None where there is none."""
+    """The suite of this name; None if there is none."""
     from iolab.plan import suite
 
     return next((suite.read(path) for path in SUITES.glob("*.toml") if path.stem == name), None)
 
 
 def path_of(name: str) -> Path:
-    """The file of an experiment, given by its name or by a path; raises BadInput with the names there are."""
+    """The file of an experiment, given by its name or by a path; raises BadInput with the known names."""
     if name.endswith(".toml") or "/" in name:
         return Path(name)
     if (suite := suite_of(name)) is not None:
@@ -45,7 +45,7 @@ def path_of(name: str) -> Path:
 
 
 class Entry(NamedTuple):
-    """An experiment or a suite that comes with iolab: its name, its question, and how many claims it has of its own."""
+    """An experiment or a suite that comes with iolab: its name, its question, and the number of its own claims."""
 
     name: str
     question: str
@@ -53,14 +53,14 @@ class Entry(NamedTuple):
 
 
 def questions() -> Iterator[Entry]:
-    """Every experiment, and then the suites. No more of them is read: to check a plan takes far longer."""
+    """Every experiment, and then the suites. Reads only these fields: checking a plan takes far longer."""
     for path in (*_paths(FOLDER), *_paths(SUITES)):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         yield Entry(path.stem, table["question"], len(table.get("claims", ())))
 
 
 def claims() -> Iterator[tuple[str, Claim]]:
-    """Every claim of every experiment that comes with iolab, with the experiment's name, in the order of their ids."""
+    """Every claim of every experiment that comes with iolab, with the experiment's name, sorted by id."""
     found = [(path.stem, claim) for path in _paths(FOLDER) for claim in claims_of(path.stem)]
     yield from sorted(found, key=lambda each: (_by_number(each[1].id), each[0]))
 
@@ -74,7 +74,7 @@ def claims_of(experiment: str) -> tuple[Claim, ...]:
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """What puts C1-10 after C1-9."""
+    """A sort key that puts C1-10 after C1-9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 

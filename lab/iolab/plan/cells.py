@@ -1,4 +1,4 @@
-"""Settings as they are written, made into cells: which contestant runs with which, and what is wrong with them."""
+"""Turns settings as written into cells: which contestant runs with which, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Table = dict[str, Any]
 
 
 class Entrant(Frozen):
-    """A contestant as an experiment names it: a server, and what it alone runs with.
+    """A contestant in an experiment: a server and its own settings.
 
-    As text it is the server. `server_settings` are those of the table `server`, whose name is taken.
+    Plain text is the server. `server_settings` is the table `server`, whose name is taken.
     """
 
     name: str = Field(default="", max_length=80, description="name in reports; by default that of its server")
@@ -40,7 +40,7 @@ class Entrant(Frozen):
 
     @property
     def title(self) -> str:
-        """What it is called in tables and sentences."""
+        """Its name in tables and sentences."""
         return self.name or self.server.title
 
     @property
@@ -54,17 +54,17 @@ class Entrant(Frozen):
 
     @classmethod
     def of(cls, contestant: str | Contestant | Self) -> Self:
-        """A contestant as text, or as it is; raises PlanError."""
+        """Parses a contestant given as text; raises PlanError."""
         if isinstance(contestant, cls):
             return contestant
         return cls(server=Contestant.parse(contestant) if isinstance(contestant, str) else contestant)
 
 
 class Fault(NamedTuple):
-    """What is wrong with a setting, given by its dotted name, with a table, or with all (empty).
+    """A mistake in a setting, given by its dotted name, in a table, or in the whole (empty name).
 
-    Of a flag, a time has its unit and no value: that was rounded after it was given. `meant` is the
-    setting that was written without its table.
+    `with_unit` is the message for a flag: times have a unit and no value, which was rounded after it was given. `meant`
+    is the dotted name of a setting that was written without its table.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Fault(NamedTuple):
 
     @property
     def for_flag(self) -> str:
-        """The same for a flag."""
+        """The message for a flag."""
         return self.with_unit or self.why
 
 
 def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell | list[Fault]:
-    """The cell of a contestant with settings by dotted names, or all that is wrong with those."""
+    """The cell of a contestant with settings by dotted names, or all mistakes in them."""
     protocol = settings.get("workload.protocol")
     faults = [_unknown(name, protocol) for name in settings if name not in SETTINGS]
     if protocol not in WORKLOADS:
@@ -94,7 +94,7 @@ def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell 
 
 
 def _untold(cell: Cell) -> list[Fault]:
-    """The settings of its server that the arguments of a command do not take."""
+    """The server settings that the arguments of a command do not use."""
     if cell.contestant.kind != "command":
         return []
     faults = [
@@ -110,7 +110,7 @@ def _untold(cell: Cell) -> list[Fault]:
 
 
 def _untold_client(cell: Cell) -> list[Fault]:
-    """The settings of the load that a client which makes it is not told."""
+    """The load settings that the arguments of an external client do not use."""
     client, load = cell.load.client, cell.load
     if client is None:
         return []
@@ -124,7 +124,7 @@ def _untold_client(cell: Cell) -> list[Fault]:
 
 
 def faults_of(error: ValidationError) -> list[Fault]:
-    """The faults of a cell, one of each setting: a value that may be of several types has one of each."""
+    """The faults of a cell, one for each setting: pydantic reports a fault for each type of a union."""
     found: dict[str, Fault] = {}
     for each in error.errors(include_url=False):
         name = _name(each)
@@ -136,14 +136,16 @@ def faults_of(error: ValidationError) -> list[Fault]:
 
 
 def _name(fault: ErrorDetails) -> str:
-    """The dotted name of the setting that a fault is of. The kind of a workload stands in its place, and is no key."""
+    """The dotted name of the setting with a fault. The place of a workload's setting includes its protocol, which is no
+    key.
+    """
     table, *rest = map(str, fault["loc"] or ("",))
     keys = rest[1:] if table == "workload" else rest
     return ".".join([table, *keys[:1]])
 
 
 def _of_another(settings: Iterable[str], protocol: str) -> list[Fault]:
-    """The settings of the workload that this protocol does not have."""
+    """The workload settings that this protocol does not have."""
     known = WORKLOADS[protocol].model_fields
     return [
         Fault(name, f"is not a setting of {protocol}: leave it out")
@@ -159,7 +161,7 @@ def _protocol(protocol: object) -> Fault:
 
 
 def _unknown(name: str, protocol: object) -> Fault:
-    """What to write instead of a name that is no setting."""
+    """What to write instead of an unknown setting."""
     table, dot, key = name.partition(".")
     if dot and table in TABLES:
         return Fault(name, f"there is no such setting{instead(key, _keys(table, protocol))}")

@@ -1,4 +1,4 @@
-"""What others published: rows of tables, and sentences with the tests that decide each on our figures."""
+"""Published results: rows of tables, and claims with the tests that decide each on our figures."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from iolab.plan.needs import Needs
 from iolab.plan.settings import Scalar, Setting, dotted
 from iolab.wording import number
 
-# The key of `at` that selects a comparison by its title, beside those of the axes.
+# The key of `at` that selects a comparison by its title; all other keys are axes.
 TITLE = "comparison"
 Share = Annotated[float, Field(gt=0, lt=1)]
 Identifier = Annotated[str, Field(min_length=1, max_length=40)]
 
 
 class Figure(Frozen):
-    """One published figure, in the metric's base unit: a number, or the word that stands in its place ("error").
+    """One published figure, in the metric's base unit: a number, or the word printed in its place ("error").
 
-    Where the source contradicts itself, `should_be` is the figure that follows from its others. In a file a figure is a
-    number, a word, or a table of these keys.
+    `should_be` corrects a figure that contradicts others of its source. In a file a figure is a number, a word, or a
+    table of these keys.
     """
 
     value: float | None = None
@@ -49,12 +49,12 @@ class Figure(Frozen):
 
     @property
     def number(self) -> float | None:
-        """The figure to reckon with: as it should be, else as it is printed; None of a word."""
+        """The figure for calculations: corrected if it is wrong in print; None for a word."""
         return self.value if self.should_be is None else self.should_be
 
 
 class Bins(Frozen):
-    """A published histogram of times: how many requests took up to each edge (ns), and longer than the edge before."""
+    """A published histogram of times: how many requests took at most each edge (ns) and longer than the edge before."""
 
     edges_ns: tuple[float, ...] = Field(min_length=1)
     counts: tuple[int, ...] = Field(min_length=1)
@@ -67,7 +67,7 @@ class Bins(Frozen):
 
 
 class Published(Frozen):
-    """One row of a published table, at one setting of the axes: each contestant's figures by their metrics.
+    """One row of a published table, at one setting of the axes: each contestant's figures by metric.
 
     Figures are in the metric's base unit: requests per second, nanoseconds, bytes.
     """
@@ -85,7 +85,7 @@ class Published(Frozen):
         return self
 
     def number(self, contestant: str, metric: Metric) -> float | None:
-        """A figure to reckon with; None where it is absent or a word."""
+        """The figure for calculations; None if it is absent or a word."""
         figure = self.figures.get(contestant, {}).get(metric)
         return None if figure is None else figure.number
 
@@ -93,9 +93,9 @@ class Published(Frozen):
 class Quantity(Frozen):
     """A metric of a contestant at a setting of the axes, or the ratio `of` one quantity `to` another.
 
-    `at` selects comparisons by the values of axes, and by the title of `[[comparisons]]` under the key `comparison`.
-    Where it leaves several, the quantity is their mean: of logarithms in a ratio. In a file the name of a contestant
-    stands for a quantity that has the metric, setting and side of its test.
+    `at` selects comparisons by the values of axes, and by the title of `[[comparisons]]` under the key `comparison`. If
+    several match, the quantity is their mean, for a ratio their geometric mean. In a file the name of a contestant is
+    short for a quantity with the metric, setting and side of its test.
     """
 
     contestant: str = ""
@@ -116,14 +116,14 @@ class Quantity(Frozen):
 
     @property
     def leaves(self) -> tuple[Quantity, ...]:
-        """The quantities that are measured, and no ratio of others."""
+        """The measured quantities that it is made of."""
         if self.of is None or self.to is None:
             return (self,)
         return self.of.leaves + self.to.leaves
 
     @property
     def words(self) -> str:
-        """What it is, for a sentence."""
+        """A description for a sentence."""
         if self.of is not None and self.to is not None:
             return f"({self.of.words}) / ({self.to.words})"
         where = ", ".join(f"{axis}={value}" for axis, value in self.at.items())
@@ -131,7 +131,7 @@ class Quantity(Frozen):
 
 
 class _Test(Frozen):
-    """What every test has. One that is only `shown` is printed without a vote; `quick`: a quick run can decide it."""
+    """Fields of every test. A `shown` test is printed and has no vote; `quick`: a quick run can decide it."""
 
     shown: bool = False
     quick: bool = True
@@ -154,8 +154,7 @@ class _Test(Frozen):
 
 
 class _Measured(_Test):
-    """A test of quantities. `metric` and `side` are those of the ones that give none of their own, and `at` is added to
-    theirs."""
+    """A test of quantities. `metric` and `side` are defaults for its quantities, and `at` is added to theirs."""
 
     metric: Metric = "throughput"
     at: Setting = Field(default={})
@@ -175,19 +174,19 @@ QUANTITIES = frozenset({"of", "to", "contestants"})
 
 
 def _given_by(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table gives to the quantities in it. A metric that there is none of is a mistake of the table alone."""
+    """The defaults that a table gives to its quantities. An unknown metric is a mistake of the table alone."""
     given = {key: table[key] for key in ("metric", "at", "side") if key in table}
     metric = given.get("metric", "throughput")
     return given if isinstance(metric, str) and metric in METRICS else given | {"metric": "throughput"}
 
 
 def _filled(value: object, given: Mapping[str, Any]) -> object:
-    """A quantity as it is written, or a list of them, with what its test gives to all."""
+    """A quantity as written, or a list of them, with the defaults of its test."""
     if isinstance(value, str):
         return {**given, "contestant": value}
     if isinstance(value, list | tuple):
         return [_filled(each, given) for each in value]
-    # A ratio that was stored names no contestant, and its quantities have all that they were given.
+    # A stored ratio names no contestant, and its quantities are complete.
     if not isinstance(value, Mapping) or value.get("contestant") == "":
         return value
     if isinstance(value.get("at"), Mapping) and isinstance(given.get("at"), Mapping):
@@ -213,7 +212,7 @@ def _asked(published: float | None, at_least: float | None, at_most: float | Non
 
 
 class RatioTest(_Measured):
-    """`of` / `to` is about the published value, at least or at most a bound; two bounds ask whether both are alike.
+    """`of` / `to` is near the published value, or within the bounds; two bounds ask whether both are alike.
 
     `tolerance` is relative: a measured interval that touches published * (1 ± tolerance) agrees in magnitude.
     """
@@ -233,9 +232,9 @@ class RatioTest(_Measured):
 
 
 class OrderTest(_Measured):
-    """Each of `contestants` has more of the metric than the one after it, in every comparison that is selected.
+    """Each of `contestants` has more of the metric than the next, in every selected comparison.
 
-    `published` are their figures in the same order, in any unit; they stand beside ours.
+    `published` are their figures in the same order, in any unit, shown beside ours.
     """
 
     relation: Literal["order"] = "order"
@@ -252,10 +251,10 @@ class OrderTest(_Measured):
 
 
 class TrendTest(_Measured):
-    """How a quantity changes along an axis: it is rising, falling, flat, or has its peak at one value.
+    """How a quantity changes along an axis: rising, falling, flat, or with its peak at one value.
 
     Flat means that the largest is at most `within` times the smallest. `published` are the figures at the values of the
-    axis, in any unit; they stand beside ours.
+    axis, in any unit, shown beside ours.
     """
 
     relation: Literal["trend"] = "trend"
@@ -282,9 +281,9 @@ def _several(value: object) -> object:
 
 
 class CrossingTest(_Measured):
-    """`of` is better up to some value along an axis, or up to some of a list of metrics, and then `to` is.
+    """`of` is better up to some value of an axis, or some metric of a list, and `to` is better beyond it.
 
-    `between` are the published ends of the place where they cross.
+    `between` are the published values on either side of the crossing.
     """
 
     relation: Literal["crossing"] = "crossing"
@@ -302,7 +301,7 @@ class CrossingTest(_Measured):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics it goes along; empty where that is an axis."""
+        """The metrics it compares along; empty for an axis."""
         return self.along if len(self.along) > 1 else ()
 
     @property
@@ -310,14 +309,14 @@ class CrossingTest(_Measured):
         return self.along if len(self.along) == 1 else ()
 
 
-# What a line goes along when it is none of the axes: the time of each trial.
+# The `along` of a line over the time of each trial instead of an axis.
 TIME = "time"
 
 
 class LineTest(_Measured):
-    """A quantity grows linearly along an axis, or along the time of each trial (in seconds).
+    """A quantity grows linearly along an axis, or over the time of each trial (in seconds).
 
-    Slopes are in the metric's base unit for one of the axis; `tolerance` is that of `published_slope`, relative.
+    Slopes are the metric's base unit per unit of the axis; `tolerance` is that of `published_slope`, relative.
     """
 
     relation: Literal["line"] = "line"
@@ -353,7 +352,7 @@ class LineTest(_Measured):
 
 
 class LevelTest(_Measured):
-    """An absolute value, in the metric's base unit: about a published one, at least or at most a bound.
+    """An absolute value, in the metric's base unit: near a published one, or within bounds.
 
     Figures of another machine are not `comparable`: without a bound they are at most confirmed in direction only.
     """
@@ -376,7 +375,7 @@ class IdentityTest(_Test):
     """An equation between figures: of every trial, of the published rows, or of both.
 
     `littles_law`: requests in flight = throughput x mean latency. `ab` and `hey`: the formulas of those tools' reports.
-    Without `contestants` all are looked at.
+    Without `contestants` it covers all.
     """
 
     relation: Literal["identity"] = "identity"
@@ -390,7 +389,7 @@ Cause = Literal["descriptors", "processes", "threads", "memory", "backlog", "por
 
 
 class BreaksTest(_Test):
-    """The cell fails: for one of these causes, in one of these phases, after this request, where they are given.
+    """The cell fails; if given, for one of these causes, in one of these phases, after this request.
 
     A cause is what the server ran out of, or else what the client saw.
     """
@@ -439,14 +438,14 @@ RELATIONS: dict[str, type[_Test]] = {
 
 
 def _one_of_a_list(value: object) -> object:
-    """`decide = { … }` is a list of one test."""
+    """Allows a single test: `decide = { … }`."""
     return [value] if isinstance(value, Mapping) else value
 
 
 class Claim(Frozen):
     """A published sentence, its source, and the tests that decide it on our figures.
 
-    A `headline` is one that a run of all published experiments shows first.
+    A run of all published experiments shows `headline` claims first.
     """
 
     id: Identifier
@@ -466,7 +465,7 @@ class Claim(Frozen):
 
 
 def contestants_of(test: Test) -> Iterator[tuple[str, str]]:
-    """The contestants a test speaks of that are no quantities, by the keys that name them."""
+    """The contestants that a test names outside of quantities, by their keys."""
     if isinstance(test, BreaksTest):
         yield "of", test.of
     elif isinstance(test, HoldsTest | IdentityTest):
@@ -474,5 +473,5 @@ def contestants_of(test: Test) -> Iterator[tuple[str, str]]:
 
 
 def setting_of(test: Test) -> Setting:
-    """The setting that a test gives to all it looks at."""
+    """The setting that a test gives to all of its quantities."""
     return {} if isinstance(test, StatedTest) else test.at

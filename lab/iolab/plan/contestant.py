@@ -1,4 +1,4 @@
-"""A server to be measured, as a person names it: `epoll`, `io_uring[recv=oneshot]` or `cmd:./mine --port {port}`."""
+"""A server to measure, as a user names it: `epoll`, `io_uring[recv=oneshot]` or `cmd:./mine --port {port}`."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from iolab.contract.types import Frozen, one_line
 from iolab.errors import PlanError
 
 TEXT_BYTES_MAX = 4_096
-# What the lab fills in: {port}, {workers}, {load.connections}.
+# Placeholders that the lab fills in: {port}, {workers}, {load.connections}.
 PLACEHOLDER = re.compile(r"\{([a-z_]+(?:\.[a-z_]+)?)\}")
 NO_VALUES: Mapping[str, str] = {}
-# What begins a line for a shell, and is no program.
+# Words that begin a shell line but are no programs.
 SHELL_WORDS = frozenset({".", "cd", "exec", "export", "source", "ulimit"})
-# A command's name in tables and sentences is at most so long.
+# The longest name of a command in tables and sentences.
 TITLE_MAX = 40
 CLIENT_TITLE_MAX = 120
 
 
 class Contestant(Frozen):
-    """A server to be measured, named by the text a person types.
+    """A server to measure, named by the text a user types.
 
-    `epoll` and `io_uring[recv=oneshot,send=silent]` name a server of the engine or of the contestants' list, with
-    options in sorted order. `cmd:./mine --port {port}` is any other server: split as a shell would split it, but never
-    given to a shell. As JSON a contestant is its text.
+    `epoll` and `io_uring[recv=oneshot,send=silent]` name a server of the engine or of the registry, with options in
+    sorted order. `cmd:./mine --port {port}` is any other server: split as a shell would split it, but never given to a
+    shell. In JSON a contestant is its text.
     """
 
     text: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads a contestant; raises PlanError with one line that says what to write instead."""
+        """Parses a contestant; raises PlanError with one line that says what to write instead."""
         try:
             return cls.model_validate(text)
         except ValidationError as error:
@@ -57,12 +57,12 @@ class Contestant(Frozen):
 
     @property
     def kind(self) -> Literal["named", "command"]:
-        """`named`: found in the engine or the contestants' list. `command`: brought by the user."""
+        """`named`: found in the engine or the registry. `command`: the user's own."""
         return "command" if self.text.startswith("cmd:") else "named"
 
     @cached_property
     def name(self) -> str:
-        """The name without options: `io_uring`. Of a command, its program."""
+        """The name without options: `io_uring`. For a command, its program."""
         return self._command[0] if self.kind == "command" else self.text.partition("[")[0]
 
     @cached_property
@@ -74,18 +74,18 @@ class Contestant(Frozen):
     def argv(self, port: int, values: Mapping[str, str] = NO_VALUES) -> tuple[str, ...]:
         """The argument list of a command, with `{port}` and the names of `values` filled in.
 
-        Each argument arrives unchanged otherwise, so other braces stay as they are.
+        Other braces stay as they are.
         """
         assert self.kind == "command", "only a command has an argument list"
         return _filled(self._command, {**values, "port": str(port)})
 
     def takes(self, name: str) -> bool:
-        """Whether the arguments of a command take this setting."""
+        """Whether the arguments of a command use this setting."""
         return any(name in PLACEHOLDER.findall(argument) for argument in self._command)
 
     @cached_property
     def title(self) -> str:
-        """A short name for display: of a long command without folders. It is no identity: see `Comparison.titles`."""
+        """A short name for display; a long command loses its folders. Not an identity: see `Comparison.titles`."""
         if self.kind == "named":
             return self.text
         words = [each for each in self._command if not PLACEHOLDER.search(each) and not each.startswith("-")]
@@ -101,7 +101,7 @@ class Contestant(Frozen):
 
 
 def _canonical(text: str) -> str:
-    """The text of a contestant in its one spelling; raises ValueError that says what to write instead."""
+    """The canonical text of a contestant; raises ValueError that says what to write instead."""
     text = text.strip()
     if len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
         raise ValueError(f"a contestant is at most {TEXT_BYTES_MAX} bytes of text")
@@ -123,17 +123,17 @@ def _canonical(text: str) -> str:
 
 
 def client_argv(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
-    """The argument list of a client that makes the load, with the names of `values` filled in."""
+    """The argument list of an external client, with the names of `values` filled in."""
     return _filled(shlex.split(text.removeprefix("cmd:")), values)
 
 
 def client_takes(text: str, name: str) -> bool:
-    """Whether a client that makes the load is told this setting."""
+    """Whether the arguments of an external client use this setting."""
     return name in PLACEHOLDER.findall(text)
 
 
 def client_title(text: str) -> str:
-    """A short name of a client: its words without folders, and without what the lab fills in."""
+    """A short name of a client: its words without folders and placeholders."""
     title = list[str]()
     for word in shlex.split(text.removeprefix("cmd:")):
         name = word.rstrip("/").rpartition("/")[2]
@@ -146,7 +146,7 @@ def client_title(text: str) -> str:
 
 
 def canonical_client(text: str) -> str:
-    """The text of a client that makes the load, in its one spelling; raises ValueError that says what to write."""
+    """The canonical text of an external client; raises ValueError that says what to write."""
     text = text.strip()
     words = _command_words(text, "cmd:./client {address}")
     if not any(place in word for word in words for place in ("{address}", "{addresses}", "{port}")):
@@ -167,7 +167,7 @@ def _canonical_command(text: str) -> str:
 
 
 def _command_words(text: str, example: str) -> list[str]:
-    """The words of a command; raises ValueError where it is none that can be started."""
+    """The words of a command; raises ValueError for one that cannot be started."""
     if len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
         raise ValueError(f"a command is at most {TEXT_BYTES_MAX} bytes of text")
     if "\0" in text:

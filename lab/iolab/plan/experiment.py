@@ -1,4 +1,4 @@
-"""Experiment files: TOML in, a plan out, or a line for each mistake."""
+"""Experiment files: parses TOML into a plan, or a line for each mistake."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from iolab.plan.settings import DOTTED, SETTINGS, SHORT, Axes, Cell, Setting, do
 from iolab.plan.unmeasured import unmeasured
 from iolab.wording import instead
 
-# The models there are, and the names of their options.
+# The known models, and the names of their options.
 Models = Mapping[str, Sequence[str]]
 
 
 def vs_plan(
     contestants: Sequence[str | Contestant], settings: Mapping[str, Any], *, blocks: int = 12, seed: int = 1
 ) -> Plan:
-    """The plan of `iolab vs`: one comparison, whose `settings` are named by their dotted names or the short ones.
+    """The plan of `iolab vs`: one comparison with `settings` by their dotted or short names.
 
-    Times that are given hold for a quick run too. Raises PlanError with one line.
+    Given times also apply to a quick run. Raises PlanError with one line.
     """
     if len(contestants) < 2:
         raise PlanError("name two contestants or more, as in: iolab vs epoll io_uring")
@@ -58,7 +58,7 @@ def soak_plan(contestant: str, settings: Mapping[str, Any]) -> Plan:
 def _cells_by_hand(
     contestants: Sequence[str | Contestant], settings: Mapping[str, Any]
 ) -> tuple[tuple[Cell, ...], dict[str, Any]]:
-    """The cells of contestants that were named by hand, and their settings by dotted names; raises PlanError."""
+    """The cells of contestants from the command line, and their settings by dotted names; raises PlanError."""
     if unknown := [name for name in settings if name not in DOTTED and name not in SETTINGS]:
         known = SETTINGS if "." in unknown[0] else DOTTED
         raise PlanError(f"{unknown[0]}: there is no such setting{instead(unknown[0], known)}")
@@ -82,7 +82,7 @@ class _Wrong(NamedTuple):
 
 
 def _cells(entrants: Sequence[Entrant], settings: Mapping[str, Any]) -> tuple[tuple[Cell, ...], list[_Wrong]]:
-    """The cells of contestants with the same settings but for their own, or what is wrong with them."""
+    """The cells of contestants with common settings and their own, or all mistakes in them."""
     cells, wrong = list[Cell](), list[_Wrong]()
     for entrant in entrants:
         made = cell_or_faults(entrant.server, {**settings, **entrant.settings})
@@ -94,7 +94,7 @@ def _cells(entrants: Sequence[Entrant], settings: Mapping[str, Any]) -> tuple[tu
 
 
 class _Tables(Frozen):
-    """What an experiment and each of its comparisons have: contestants, and settings that are fixed or an axis."""
+    """Fields of an experiment and of each of its comparisons: contestants, and settings that are fixed or an axis."""
 
     contestants: tuple[Entrant, ...] = Field(
         default=(), max_length=CONTESTANTS_MAX, description="servers, as text or as tables; the first is the reference"
@@ -114,9 +114,9 @@ class _Tables(Frozen):
 
 
 class _Group(_Tables):
-    """A `[[comparisons]]` table of an experiment: its own contestants, and what differs from [fixed] and [axes].
+    """A `[[comparisons]]` table of an experiment: its own contestants, and its differences from [fixed] and [axes].
 
-    With `ladder` each contestant is compared with the one before it; `labels` are short names for them.
+    With `ladder` each contestant is compared with the previous one; `labels` are short names for them.
     """
 
     title: str = Field(
@@ -138,12 +138,12 @@ class _Group(_Tables):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What its contestants are called, where that is not their servers' own."""
+        """The titles of its contestants, if they differ from those of their servers."""
         return self.labels or tuple(each.title for each in self.contestants if any(e.name for e in self.contestants))
 
 
 class _Experiment(_Tables):
-    """An experiment file as it is written: see experiments/*.toml."""
+    """An experiment file as written: see experiments/*.toml."""
 
     name: str = Field(description="name of its runs: small letters, digits, '.', '_' and '-'")
     question: str = Field(description="the question in one sentence")
@@ -163,7 +163,7 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
     """Reads an experiment; raises PlanError with a line for each mistake: the file, the key, what is wrong and what to
     write.
 
-    With `models` a contestant that the engine does not have is refused too, where it is listed.
+    With `models`, a contestant that the engine lacks is a mistake too.
     """
     try:
         text = path.read_bytes()[: toml_file.BYTES_MAX + 1]
@@ -176,7 +176,9 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
 
 
 def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
-    """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with a line a mistake."""
+    """The pure half of `load_experiment`: parses bytes of TOML into a plan; raises PlanError with a line for each
+    mistake.
+    """
     table = toml_file.table_of(text, "an experiment")
     keys = {name: [field.alias or key for key, field in kind.model_fields.items()] for name, kind in TABLES.items()}
     wrong: list[str] = []
@@ -187,7 +189,7 @@ def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
         unknown = [fault["loc"] for fault in error.errors(include_url=False) if fault["type"] == "extra_forbidden"]
         if len(unknown) < error.error_count():
             raise PlanError("\n".join(wrong)) from None
-        # Without the keys that mean nothing, the rest of the file can be looked at too; unless one was misspelt.
+        # Without the unknown keys, the rest of the file can be checked too, unless one was misspelt.
         try:
             experiment = _Experiment.model_validate(_without(table, unknown, tuple(RELATIONS)))
         except ValidationError:
@@ -209,7 +211,8 @@ def _without(table: dict[str, Any], places: Iterable[Sequence[int | str]], relat
     for *above, key in places:
         at: Any = copied
         for part in above:
-            # The kind of a claim's test, and the number of its only one, are in its place, and no keys of the file.
+            # pydantic's place includes the kind of a test and the number of a single one, which are no keys of the
+            # file.
             at = at if isinstance(at, dict) and part not in at and (part in relations or part == 0) else at[part]
         at.pop(key, None)
     return copied
@@ -222,7 +225,7 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
     if not groups:
         groups = [_Group(title="all", contestants=experiment.contestants)]
     comparisons, impossible = list[Comparison](), list[tuple[str, Setting]]()
-    # A mistake in a setting is in every comparison of its group.
+    # A mistake in a setting repeats in every comparison of its group.
     wrong: dict[str, None] = {}
     for group in groups:
         where = f"comparisons[{group.title}]." if experiment.comparisons else ""
@@ -236,7 +239,7 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
             setting = dict(zip(axes, point, strict=True))
             made, faults = _made(experiment, group, setting)
             comparisons += made
-            # A skipped point may be one that cannot be: more connections active than there are.
+            # A skipped point may be impossible: more connections active than there are.
             if faults and any(each.takes_all(group.title, setting) for each in experiment.skip):
                 impossible.append((group.title, setting))
             else:
@@ -276,7 +279,7 @@ def _question(experiment: _Experiment, comparisons: Iterable[Comparison]) -> Pla
 def _cuts_nothing(
     experiment: _Experiment, comparisons: Sequence[Comparison], impossible: Sequence[tuple[str, Setting]]
 ) -> Iterator[str]:
-    """What is to be left out and is not there, and what leaves nothing. What is `impossible` has no comparison."""
+    """Cuts that match nothing, and cuts that leave nothing. Points in `impossible` have no comparison."""
     parts: list[tuple[str, Cut]] = [(f"skip[{at}]", each) for at, each in enumerate(experiment.skip, start=1)]
     parts += [(f"quick.skip[{at}]", each) for at, each in enumerate(experiment.quick.skip, start=1)]
     for where, cut in parts:
@@ -291,7 +294,7 @@ def _cuts_nothing(
 
 
 def _made(experiment: _Experiment, group: _Group, setting: Setting) -> tuple[list[Comparison], list[str]]:
-    """The comparison at one point of the axes, or what is wrong with its settings."""
+    """The comparison at one point of the axes, or the mistakes in its settings."""
     cells, wrong = _cells(group.contestants, {**experiment.fixed, **group.fixed, **setting})
     if wrong:
         return [], [_line(each, experiment, group) for each in wrong]
@@ -309,7 +312,7 @@ def _made(experiment: _Experiment, group: _Group, setting: Setting) -> tuple[lis
 
 
 def _line(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:
-    """A fault with the place in the file where the setting was written."""
+    """A fault with its place in the file."""
     name, why, _, meant = wrong.fault
     table = _table_of(wrong, experiment, group)
     if meant and table.endswith("fixed"):
@@ -320,7 +323,7 @@ def _line(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:
 
 
 def _fixed_and_varied(experiment: _Experiment, group: _Group) -> Iterator[str]:
-    """The keys of a group that are fixed and an axis too, which would be overridden silently."""
+    """The keys of a group that are fixed and also an axis, which would override them silently."""
     tables = (("fixed", experiment.fixed), (f"comparisons[{group.title}].fixed", group.fixed))
     axes = ((f"comparisons[{group.title}].axes", group.axes), ("axes", experiment.axes))
     own = [(_place(each, experiment, group), each.settings) for each in group.contestants]
@@ -330,13 +333,13 @@ def _fixed_and_varied(experiment: _Experiment, group: _Group) -> Iterator[str]:
 
 
 def _place(entrant: Entrant, experiment: _Experiment, group: _Group) -> str:
-    """Where a contestant is in the file."""
+    """The place of a contestant in the file."""
     where = f"comparisons[{group.title}]." if experiment.comparisons else ""
     return f"{where}contestants[{entrant.name or group.contestants.index(entrant) + 1}]"
 
 
 def _unknown(contestants: Iterable[Contestant], where: str, models: Models | None) -> Iterator[str]:
-    """The models and the options that the engine does not have."""
+    """The models and options that the engine does not have."""
     for number, each in enumerate(contestants, start=1):
         if models is None or each.kind == "command":
             continue
@@ -348,7 +351,7 @@ def _unknown(contestants: Iterable[Contestant], where: str, models: Models | Non
             yield f"{where}[{number}]: {each.name} has no option {unknown!r}{known}"
 
 
-# What may be written in each table, by the last name of its path.
+# The model of each table, by the last name of its path.
 TABLES: dict[str, type[Frozen]] = {
     "": _Experiment,
     "contestants": Entrant,
@@ -366,7 +369,7 @@ TABLES: dict[str, type[Frozen]] = {
 
 
 def _table_of(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:
-    """The table of the file that a setting is written in."""
+    """The table of the file in which a setting was written."""
     of_group, name = f"comparisons[{group.title}].", wrong.fault.name
     tables: dict[str, Iterable[str]] = {
         _place(wrong.entrant, experiment, group): wrong.entrant.settings,
@@ -374,7 +377,7 @@ def _table_of(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:
         "axes": experiment.axes,
         f"{of_group}fixed": group.fixed,
     }
-    # A fault of a whole table is where a setting of that table is.
+    # A fault of a whole table is located by any setting of it.
     return next(
         (
             table

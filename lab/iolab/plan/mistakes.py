@@ -1,4 +1,4 @@
-"""Mistakes in an experiment file, a registry or flags, a line each: which key, what is wrong with it, what to write.
+"""Messages for mistakes in an experiment file, a registry or flags, a line each: the key, what is wrong, what to write.
 
 pydantic finds most mistakes. Its words are for programmers; these are for the author of the file or the command.
 """
@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from iolab.plan.settings import DOTTED, SETTINGS
 from iolab.wording import instead
 
-# What to write where a key is missing.
+# Examples for missing keys.
 EXAMPLES = {
     "name": '"my-question"',
     "question": '"Which is faster?"',
@@ -41,7 +41,7 @@ EXAMPLES = {
     "words": '["select", "poll"]',
     "tests": '[{ relation = "order", contestants = ["io_uring", "epoll"] }]',
 }
-# What is wrong, by pydantic's name for it; {…} is of its context.
+# The message for each pydantic error type; {…} is filled from its context.
 WORDS = {
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -66,13 +66,13 @@ WORDS = {
     "string_pattern_mismatch": "must be small letters, digits, '.', '_' and '-', beginning with a letter or digit",
     "literal_error": "must be {expected}",
 }
-# The settings of the flat form that had names of their own.
+# Settings of the older flat form whose names differed.
 FLAT = {"server_cpus": "server.cpus", "load_cpus": "load.cpus"}
-# A key in front of a message.
+# A key at the beginning of a message.
 KEY = re.compile(r"[a-z_]+")
 # The keys of lists of tables.
 TABLES = frozenset({"comparisons", "published", "claims", "skip"})
-# A value that may be of several types has a complaint of each; their places end in these.
+# A value of a union type has an error for each type; their places end in these.
 SCALARS = ("bool", "int", "float", "str")
 SCALAR = "must be a number, text in quotes, or true or false"
 
@@ -80,8 +80,8 @@ SCALAR = "must be a number, text in quotes, or true or false"
 def of_file(
     error: ValidationError, table: Mapping[str, Any], keys: Mapping[str, Iterable[str]], relations: Sequence[str]
 ) -> list[str]:
-    """The mistakes in a file. `keys` are those that each of its tables takes, by the last name of its path."""
-    # A value that may be of several types has a complaint of each, which read alike.
+    """The mistakes in a file. `keys` are the valid keys of each table, by the last name of its path."""
+    # A value of a union type has an error for each type, with equal messages.
     lines: list[str] = []
     for fault in error.errors(include_url=False):
         if fault["loc"]:
@@ -113,7 +113,7 @@ def _of_place(
 
 
 def _joined(where: str, said: str) -> str:
-    """A place and what is wrong there; what is wrong with a table may begin with the key that is meant."""
+    """The place of a mistake and its message; a message about a table may begin with the key it is about."""
     key, colon, rest = said.partition(": ")
     if colon and where and KEY.fullmatch(key):
         return f"{where}.{key}: {rest}"
@@ -121,14 +121,14 @@ def _joined(where: str, said: str) -> str:
 
 
 def setting_of(name: str) -> str | None:
-    """The dotted name of a setting that is meant by its key alone; None where no setting is."""
+    """The dotted name of a setting given by its key alone; None if there is none."""
     if name in SETTINGS:
         return name
     return FLAT.get(name) or DOTTED.get(name) or next((each for each in SETTINGS if each.endswith(f".{name}")), None)
 
 
 def of_toml(error: str, text: str) -> str:
-    """A mistake in the form of a file, from what tomllib says: of a key that is given twice it names the line alone."""
+    """tomllib's message on one line. For a key given twice tomllib names only the line, so this adds the key."""
     found = re.fullmatch(r"Cannot overwrite a value \(at (line (\d+)), .*\)", error)
     if found is not None:
         key, equals, _ = text.splitlines()[int(found[2]) - 1].partition("=")
@@ -146,9 +146,9 @@ def of_settings(error: ValidationError) -> str:
 
 
 def words(fault: ErrorDetails, unit: str = "") -> str:
-    """What is wrong with one value, and what it must be.
+    """The mistake in one value, and what it must be.
 
-    `unit` follows the figures. With one, the value is left out: a time was rounded after it was given.
+    `unit` follows the figures. With a unit the value is left out: a time was rounded after it was given.
     """
     kind, context = fault["type"], fault.get("ctx", {})
     if kind == "missing":
@@ -173,7 +173,7 @@ def _no_list(fault: ErrorDetails) -> str:
 
 
 def _instead_of(value: object) -> str:
-    """What was written, where it is short."""
+    """The written value, if it is short."""
     is_shown = isinstance(value, bool | int | float | str) and len(str(value)) <= 60
     return f", not {value!r}" if is_shown else ""
 
@@ -184,11 +184,11 @@ def _spelt(place: Sequence[int | str], table: Mapping[str, Any], relations: Sequ
     at: Any = table
     for part in place:
         if part in relations and not (isinstance(at, dict) and part in at):
-            continue  # which kind of test or of option it is, which is no key of the file
+            continue  # the kind of a test or option, which is no key of the file
         if isinstance(at, str):
             continue  # a contestant as text, whose parts are no keys of the file
         if part == 0 and isinstance(at, dict):
-            continue  # a table that stands for a list of one
+            continue  # a table in place of a list of one
         at = _inside(at, part)
         if isinstance(part, int):
             name = next((at[key] for key in ("id", "title", "name") if isinstance(at, dict) and key in at), part + 1)

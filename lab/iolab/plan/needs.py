@@ -11,7 +11,7 @@ from iolab.plan.settings import Bytes, Cell, InterpreterName
 
 
 class Needs(Frozen):
-    """What must be there, so that a figure means what it says. Nothing of it is needed by default."""
+    """Requirements without which a figure would not mean what it says. None by default."""
 
     processors: int = Field(default=0, ge=0, le=4_096, description="logical processors that may be used")
     path: bool = Field(default=False, description="a network path with a delay between server and generator")
@@ -26,7 +26,7 @@ class Needs(Frozen):
     )
 
     def and_those(self, other: Self) -> Self:
-        """All that either needs."""
+        """The combined needs of both."""
         return type(self)(
             processors=max(self.processors, other.processors),
             path=self.path or other.path,
@@ -41,7 +41,7 @@ class Needs(Frozen):
 
 
 def of_settings(cell: Cell) -> Needs:
-    """What the settings of a cell need by themselves."""
+    """The needs that follow from the settings of a cell."""
     server = cell.server
     return Needs(
         path=cell.path is not None,

@@ -1,4 +1,4 @@
-"""Claims and published rows of stored plans of before, in the words of today."""
+"""Converts claims and published rows of plans stored by earlier versions to the present form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from iolab.metrics import METRICS
 
 
 def translated(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored plan whose claims have tests, and whose published rows have figures. One of today stays as it is."""
+    """A stored plan whose claims have tests and whose published rows have figures. A plan in the present form is
+    unchanged.
+    """
     return {
         **plan,
         "claims": [_claim(claim) for claim in plan.get("claims", ())],
@@ -18,7 +20,7 @@ def translated(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` of one metric became figures of any."""
+    """`values` of one metric became `figures` of any metric."""
     kept = {key: value for key, value in row.items() if key not in ("setting", "metric", "values")}
     if "setting" in row:
         kept["at"] = row["setting"]
@@ -29,7 +31,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """`decide` is one test, and some of the relations had another name."""
+    """`decide` was a single test, and some relations had other names."""
     kept = {key: value for key, value in claim.items() if key != "decide"}
     decide = claim.get("decide")
     if isinstance(decide, Mapping):
@@ -49,7 +51,7 @@ def _ratio(test: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _wins(test: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The better one has more of some metrics and less of others."""
+    """The winner has more of some metrics and less of others."""
     metric = test.get("metric", "throughput")
     pair = [test["contestant"], test["reference"]]
     contestants = pair if METRICS[metric].more_is_better else pair[::-1]
@@ -71,7 +73,7 @@ def _flat(test: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _littles_law(test: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The law, and beside it the published mean latencies."""
+    """The law, and level tests of the published mean latencies."""
     latencies = [
         {
             "relation": "level",

@@ -1,4 +1,4 @@
-"""An experiment with other settings than those of its file: what `iolab run --set` makes of it."""
+"""An experiment with other settings than those of its file: `iolab run --set`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from iolab.wording import instead
 
 
 def with_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
-    """The plan with these settings, given by dotted names, for every contestant; raises PlanError with one line.
+    """The plan with these settings, by dotted names, for every contestant; raises PlanError with one line.
 
-    Where one of them was an axis, its comparisons become one. Times hold for a quick run too.
+    If one of them was an axis, its comparisons become one. Times also apply to a quick run.
     """
     if not settings:
         return plan

@@ -1,4 +1,4 @@
-"""A question as data: its comparisons, how many blocks, and what others published about it."""
+"""A question as data: its comparisons, the number of blocks, and the published results about it."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from iolab.plan.settings import (
     dotted,
 )
 
-# Limits, in one place. Each is far beyond ordinary use and keeps a slip of the pen from becoming a week of measuring.
+# Limits, in one place. Each is far beyond ordinary use and keeps a typing mistake from becoming a week of measuring.
 CONTESTANTS_MAX = 16
 COMPARISONS_MAX = 256
 BLOCKS_MAX = 1_000
-# The chance of a false alarm that every interval and every family of tests is held to.
+# The false-alarm rate of every interval and of every family of tests.
 ALPHA = 0.05
-# A discarded block is run again at most this often, and so is a discarded trial of many contestants. Discarded trials
-# stay in the record.
+# How often a discarded block, or a discarded trial among many contestants, runs again at most. Discarded trials stay in
+# the record.
 RETRIES_MAX = 2
-# So long a run may be asked to take.
+# The longest budget.
 BUDGET_MS_MAX = 7 * 24 * 3_600_000
-# A trial in which syscalls are counted is apart from those that are timed, because that takes time from the
-# server. Such figures hardly vary, so one short window for each contestant and setting is enough.
+# Counting syscalls takes time from the server, so counted trials are separate from timed ones. The figures hardly vary,
+# so one short window for each contestant and setting is enough.
 COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
-# From so many contestants on, a comparison has a ranking (or a ladder), because a sentence about each is too much to
-# read; and a discarded trial is run again alone, instead of discarding its block, because of fourteen trials one is
-# nearly always disturbed.
+# From this many contestants on, a comparison is reported as a ranking (or a ladder), because a sentence about each is
+# too much to read. And a discarded trial runs again alone instead of discarding its block, because among fourteen
+# trials one is nearly always disturbed.
 MANY = 4
 
 
 class Cut(Frozen):
-    """A part of an experiment: the settings of the axes, the comparison and the contestant that it is about.
+    """A part of an experiment: a setting of the axes, a comparison and a contestant.
 
-    What is not given takes in all there are. A setting may have several values.
+    Omitted fields match everything. A setting may have several values.
     """
 
     at: Annotated[dict[str, Scalar | tuple[Scalar, ...]], BeforeValidator(dotted)] = Field(
@@ -61,7 +61,7 @@ class Cut(Frozen):
 
     @property
     def words(self) -> str:
-        """What it is about: `thread at connections=1000`."""
+        """A description: `thread at connections=1000`."""
         at = {name: "|".join(map(str, value)) if isinstance(value, tuple) else value for name, value in self.at.items()}
         where = " ".join(part for part in (self.comparison, spelt(at)) if part)
         return " at ".join(part for part in (self.contestant, where) if part) or "everything"
@@ -82,7 +82,7 @@ class Cut(Frozen):
 
 
 class Skip(Cut):
-    """A combination that means nothing, and the reason."""
+    """A combination that makes no sense, and the reason."""
 
     reason: str = Field(min_length=1, max_length=300, description="why it is left out")
 
@@ -90,10 +90,10 @@ class Skip(Cut):
 class Comparison(Frozen):
     """One setting of the axes and its contestants as cells; the first cell is the reference of every ratio.
 
-    `name` is unique in its plan, as `message_bytes=65`. `setting` holds the values of the axes alone, by dotted names
-    (empty when there are none). One cell alone is measured but not compared. The same contestant twice is an A/A
-    comparison. In a `ladder` each cell is compared with the one before it. `labels` name the cells, where their own
-    texts are too long. `group` is the title it has in its experiment. `needs` are those of each cell, if there are any.
+    `name` is unique in its plan, such as `message_bytes=65`. `setting` holds the values of the axes alone, by dotted
+    names (empty without axes). A single cell is measured but not compared. The same contestant twice is an A/A
+    comparison. In a `ladder` each cell is compared with the previous one. `labels` name the cells if their own texts
+    are too long. `group` is its title in the experiment. `needs` are those of each cell, if there are any.
     """
 
     name: str = Field(min_length=1, max_length=200)
@@ -111,7 +111,7 @@ class Comparison(Frozen):
         return self
 
     def is_at(self, at: Setting) -> bool:
-        """Whether it is one that the `at` of a claim or of a published row selects, by axes, its group or its name."""
+        """Whether the `at` of a claim or of a published row selects it, by axes, group or name."""
         return all(
             value in (self.group, self.name) if axis == TITLE else value == self.setting.get(axis)
             for axis, value in at.items()
@@ -138,20 +138,20 @@ class Comparison(Frozen):
 
     @property
     def many(self) -> bool:
-        """Whether a discarded trial does not discard its block, and is run again alone."""
+        """Whether a discarded trial runs again alone instead of discarding its block."""
         return len(self.cells) >= MANY
 
     @property
     def ranked(self) -> bool:
-        """Whether it is reported as a ranking, and not with a sentence about each contestant."""
+        """Whether it is reported as a ranking instead of a sentence about each contestant."""
         return self.many and not self.ladder
 
     def reference(self, slot: int) -> int:
-        """The slot that the ratios of this one are to."""
+        """The reference slot for the ratios of a slot."""
         return slot - 1 if self.ladder else 0
 
     def without(self, cuts: Sequence[Cut]) -> Comparison | None:
-        """The comparison without the contestants that are cut away; None where no contestant is left."""
+        """The comparison without the contestants that are cut; None if none is left."""
         titles = self.titles
         kept = [slot for slot, title in enumerate(titles) if not any(cut.takes(self, title) for cut in cuts)]
         if len(kept) == len(titles):
@@ -165,13 +165,12 @@ class Comparison(Frozen):
 
 
 class Quick(Frozen):
-    """What `--quick` makes of a plan: at most so many blocks, trials of at most these times, and a part of it.
+    """The reduction of a plan by `--quick`: at most this many blocks, shorter trials, and a part of the plan.
 
-    `axes` are the values that are kept of an axis, `comparisons` those that are kept, by their titles; `skip` is left
-    to the full run.
+    `axes` are the values kept of an axis, and `comparisons` the titles kept; `skip` is left to the full run.
 
-    Many short trials tell more than few long ones, because one disturbed block of six widens an interval to all there
-    is, and one of ten hardly. An experiment of many contestants states its own, so that it ends within minutes.
+    Many short trials tell more than few long ones: one disturbed block of six widens an interval to all values, one of
+    ten hardly. An experiment of many contestants sets its own times, so that it ends within minutes.
     """
 
     blocks: int = Field(default=10, ge=1, le=BLOCKS_MAX, description="maximum number of blocks")
@@ -193,10 +192,10 @@ class Quick(Frozen):
 
 
 class Aim(Frozen):
-    """What a run is asked for in place of a number of blocks, which is then chosen once, after a pilot.
+    """A target given instead of a number of blocks, which is then chosen once, after a pilot.
 
     `within` is the half-width of the deciding ratios' intervals, as a share: with 0.02 each is known to a factor of
-    1.02. `budget_ms` is how long the run may take at most, with all that belongs to it but the building of servers.
+    1.02. `budget_ms` limits the whole run, except the building of servers.
     """
 
     within: float | None = Field(default=None, gt=0, lt=1)
@@ -204,18 +203,18 @@ class Aim(Frozen):
 
     @property
     def budget_s(self) -> float | None:
-        """The budget in seconds; None where there is none."""
+        """The budget in seconds; None without one."""
         return None if self.budget_ms is None else self.budget_ms / 1_000
 
 
 class Choice(Frozen):
-    """The number of blocks that was chosen after a pilot of so many, and what it rests on.
+    """The number of blocks chosen after a pilot of `pilot` blocks, and its basis.
 
-    `half_width` is that of the widest deciding ratio in the pilot, as a share, and `widest` says which one that is; it
-    is None where too few blocks count. `needed` blocks give the half-width that was asked for; None where none was, or
-    where that is unknown. `affordable` is how many fit in the budget, if there is one. A block took `block_s` in the
-    pilot, its reruns included, and all besides blocks takes at most `others_s`. The budget `is_used_up` where a block
-    or a rerun that was due had no room in it; `blocks` are then those that have begun, or as many as an interval takes.
+    `half_width` is that of the widest deciding ratio in the pilot, as a share, and `widest` names that ratio; it is
+    None if too few blocks count. `needed` blocks give the target half-width; None without a target or if unknown.
+    `affordable` is how many fit in the budget, if there is one. A block took `block_s` in the pilot, reruns included,
+    and everything else takes at most `others_s`. The budget `is_used_up` if there was no time for the next block or
+    rerun; `blocks` are then those that have begun, but at least as many as an interval needs.
     """
 
     pilot: int = Field(ge=1)
@@ -229,16 +228,16 @@ class Choice(Frozen):
     is_used_up: bool = False
 
     def time_s(self, blocks: int) -> float:
-        """How long the whole run takes with so many blocks."""
+        """The time of the whole run with this many blocks."""
         return blocks * self.block_s + self.others_s
 
 
 class Plan(Frozen):
-    """A whole question. Prose, published rows, claims and needs do not decide what is measured; the rest does.
+    """A whole question. Prose, published rows, claims and needs do not affect what is measured; the rest does.
 
-    What is `skipped` is in no comparison. `overrides` are the settings that were given besides the file. With them, and
-    in a plan that `is_quick`, there may be no comparison that a claim is about. With an `aim`, `blocks` are those of
-    the pilot until there is a `choice`, and then those that were chosen.
+    `skipped` parts are in no comparison. `overrides` are settings given besides the file. With them, and in a plan that
+    `is_quick`, a claim may have no comparison. With an `aim`, `blocks` are those of the pilot until there is a
+    `choice`, and then the chosen ones.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -282,9 +281,9 @@ class Plan(Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits over what decides the measurement: name, comparisons, blocks and seed.
+        """16 hexadecimal digits over what affects the measurement: name, comparisons, blocks and seed.
 
-        An aim stands for the blocks that are chosen for it, so that the run has one folder before and after its pilot.
+        An aim replaces the blocks chosen for it, so that the run has the same folder before and after its pilot.
         """
         comparisons = [
             {
@@ -308,17 +307,17 @@ class Plan(Frozen):
 
     @property
     def duration_s(self) -> float:
-        """How long the whole plan is expected to take when no block has to be run again."""
+        """The expected time of the whole plan without reruns."""
         return self.blocks * sum(cell.trial_ms for comparison in self.comparisons for cell in comparison.cells) / 1_000
 
     @property
     def counting_s(self) -> float:
-        """How long it is expected to take to see what every contestant costs, once at each setting."""
+        """The expected time to count every contestant's costs, once at each setting."""
         places = ((at, slot) for at, comparison in enumerate(self.comparisons) for slot in range(len(comparison.cells)))
         return sum(self.counting_cell(*place).trial_ms for place in places) / 1_000
 
     def counting_cell(self, comparison: int, slot: int) -> Cell:
-        """What is run to see what it costs: the cell itself for a short while, with a window in any case."""
+        """The cell for counting costs: the same for a short while, always with a window."""
         cell = self.comparisons[comparison].cells[slot]
         return changed(
             cell,
@@ -331,9 +330,9 @@ class Plan(Frozen):
         )
 
     def cell(self, trial: Trial) -> Cell:
-        """What a trial runs. A block that is run again warms up twice as long, the same for all its contestants.
+        """The cell of a trial. A block that runs again warms up twice as long, the same for all its contestants.
 
-        A trial of many that is run again alone warms up as long as the others of its block.
+        A trial that runs again alone warms up as long as the others of its block.
         """
         comparison = self.comparisons[trial.comparison]
         cell = comparison.cells[trial.slot]
@@ -344,7 +343,7 @@ class Plan(Frozen):
         )
 
     def holds(self, trial: Trial) -> bool:
-        """Whether a trial, read from somewhere, is one of this plan."""
+        """Whether a stored trial belongs to this plan."""
         return (
             trial.block < self.blocks
             and trial.comparison < len(self.comparisons)
@@ -353,7 +352,7 @@ class Plan(Frozen):
         )
 
     def quick(self) -> Plan:
-        """The same question with short trials and few blocks, yet enough for a 95 % interval."""
+        """The same question with short trials and few blocks, but enough for a 95 % interval."""
         if self.is_quick:
             return self
         comparisons = tuple(
@@ -369,17 +368,17 @@ class Plan(Frozen):
         return _blocks_min(self.comparisons)
 
     def needs_of(self, comparison: int, slot: int) -> Needs:
-        """All that a contestant of a comparison needs of a machine."""
+        """All needs of a contestant of a comparison."""
         found = self.comparisons[comparison]
         of_contestant = found.needs[slot] if found.needs else Needs()
         return self.needs.and_those(of_contestant).and_those(of_settings(found.cells[slot]))
 
 
 class Trial(Frozen):
-    """One scheduled trial: where it stands and what it runs.
+    """One scheduled trial: its place and its cell.
 
     `comparison` and `slot` are indices into the plan; slot 0 is the reference. `position` is its place in the order of
-    its block. `attempt` is 0, and counts up when a discarded block is run again. `cell` is the key of the planned cell.
+    its block. `attempt` is 0, and increases when a discarded block runs again. `cell` is the key of the planned cell.
     """
 
     block: int = Field(ge=0)
@@ -405,9 +404,10 @@ class Place(NamedTuple):
 
 
 def blocks_min(rivals: float) -> int:
-    """The fewest blocks that distinguish `rivals` contestants from one reference by the exact signed-rank law.
+    """The fewest blocks that distinguish `rivals` contestants from one reference by the exact signed-rank test.
 
-    The smallest p-value of n blocks is 2 / 2**n, and Holm multiplies it by the number of rivals: 6 blocks for one.
+    The smallest p-value of n blocks is 2 / 2**n, and Holm's correction multiplies it by the number of rivals: 6 blocks
+    for one.
     """
     return next(n for n in itertools.count(1) if 2 * rivals / 2**n <= ALPHA) if rivals else 1
 
@@ -423,17 +423,17 @@ def name_of(group: str, setting: Setting) -> str:
 
 
 def spelt(setting: Setting) -> str:
-    """The values of axes in few words: `connections=50 message_bytes=65`."""
+    """The values of axes in short form: `connections=50 message_bytes=65`."""
     return " ".join(f"{SHORT.get(name, name)}={_short(value)}" for name, value in setting.items())
 
 
 def _short(value: Scalar) -> Scalar:
-    """The value of a setting as it is named; the command of a client is long."""
+    """The name of a setting's value, shortened for the command of a client."""
     return client_title(value) if isinstance(value, str) and value.startswith("cmd:") else value
 
 
 def _quick(cell: Cell, short: Quick) -> Cell:
-    """The cell with times of whole intervals: those that are asked for, or as little longer as it takes."""
+    """The cell with times of whole intervals: the requested ones, rounded up."""
     usual = cell.trial
     interval_ms = min(usual.interval_ms, QUICK_INTERVAL_MS)
     warmup_ms, duration_ms = (

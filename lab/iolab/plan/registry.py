@@ -1,8 +1,8 @@
-"""The registry: servers that are not the engine's, by name. How each is built, started and asked for its version.
+"""The registry: servers outside the engine, by name. How each is built, started and asked for its version.
 
 iolab's own is `contestants/registry.toml`. A user's is `contestants.toml` beside an experiment, or in the working
 directory for `vs`. A server NAME keeps its sources and its configuration in the folder NAME beside the registry, or in
-the one that its entry names as `folder`.
+the folder that its entry names as `folder`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from iolab.wording import instead, listed
 OURS = Path(__file__).parent.parent / "contestants/registry.toml"
 USERS = "contestants.toml"
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
-# The settings of a server. One that differs from its default must be among those that the server takes.
+# Settings of a server. An entry must list those that may differ from their defaults.
 SETTINGS = (
     *("workers", "worker_kind", "sockets", "interpreter"),
     *("reply_status", "reply_bytes", "message_bytes", "framing", "work_ns"),
 )
-# `message_bytes` and `framing` reach a server with each message; it is told the others, each by one of these words.
+# `message_bytes` and `framing` reach a server with each message; each other setting reaches it by one of these words.
 TOLD_BY = {
     "workers": ("workers",),
     "worker_kind": ("worker_kind",),
@@ -41,20 +41,19 @@ TOLD_BY = {
     "reply_bytes": ("reply_bytes", "body"),
     "work_ns": ("work_ns",),
 }
-# Settings of which only the server knows what became of them: it says so in its ready line.
+# Settings whose effect only the server knows: it reports them in its ready line.
 SAID_WHEN_READY = {"sockets": "its addresses", "interpreter": "its interpreter"}
-# Those that are known before a start, which alone a build and a question for the version can have: its own folder, that
-# of all servers of iolab, what was built for it, and the interpreter.
+# Placeholders known before a start, the only ones for builds and version commands: the server's folder, the folder of
+# all of iolab's servers, the build, and the interpreter.
 PLACES = ("folder", "contestants", "built", "python")
-# What the lab fills in besides: where the server listens, a folder of its own for this start, the body that it is to
-# answer, and the settings.
+# Further placeholders: the address of the server, a scratch folder for this start, a reply body, and the settings.
 PLACEHOLDERS = ("host", "port", *PLACES, "scratch", "protocol", "body", *TOLD_BY, "message_bytes", "framing")
 
 Takes = Literal[
     "workers", "worker_kind", "sockets", "interpreter", "reply_bytes", "message_bytes", "framing", "work_ns"
 ]
 Words = tuple[str, ...]
-# What may be written in brackets after the name of a contestant.
+# Names and values in brackets after the name of a contestant.
 OptionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 OptionValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]+$")]
 
@@ -82,14 +81,14 @@ Values = Annotated[
 
 
 class Entry(Frozen):
-    """A server as the registry describes it.
+    """A server in the registry.
 
-    `start`, `build`, `version`, the values of `environment` and the text of `files` take placeholders. `files` are
-    copied from the server's folder into `{scratch}`. `options` are those in brackets, as in `mine[wait=select]`: the
-    values of each, the default first, or the limits of a number; and a placeholder by its name. A server is `ready`
-    when its port accepts, or when it says so in a line (see `contract.ready`). `version` is a command whose first line
-    names the version; `crates` are packages of its Cargo.lock that do so instead. `packages` are modules of Python that
-    `{python}` must be able to import. `install` says what to run where a program or a package is absent.
+    `start`, `build`, `version`, the values of `environment` and the text of `files` may contain placeholders. `files`
+    are copied from the server's folder into `{scratch}`. `options` are those in brackets, as in `mine[wait=select]`:
+    the values of each, the default first, or the limits of a number; each is also a placeholder. A server is `ready`
+    when its port accepts, or when it prints a ready line (see `contract.ready`). `version` is a command whose first
+    line names the version; alternatively, `crates` names packages of its Cargo.lock. `packages` are Python modules that
+    `{python}` must be able to import. `install` says what to run if a program or a package is missing.
     """
 
     about: str = Field(min_length=1, max_length=200)
@@ -111,7 +110,7 @@ class Entry(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A server of a registry: its name, its entry, and the file that has it."""
+    """A server of a registry: its name, its entry, and the registry's file."""
 
     name: str
     entry: Entry
@@ -119,7 +118,7 @@ class Listed:
 
     @property
     def folder(self) -> Path:
-        """Its sources and its configuration."""
+        """The folder of its sources and configuration."""
         return self.file.parent / (self.entry.folder or self.name)
 
     @property
@@ -128,7 +127,7 @@ class Listed:
         return {name: default_of(values) for name, values in self.entry.options.items()}
 
     def chosen(self, contestant: Contestant) -> dict[str, str]:
-        """The value of each of its options, as the contestant has it or by default."""
+        """The value of each of its options: the contestant's or the default."""
         defaults = self.defaults
         return defaults | {name: value for name, value in contestant.options.items() if name in defaults}
 
@@ -137,7 +136,7 @@ Registry = Mapping[str, Listed]
 
 
 def load(users: Path | None = None) -> Registry:
-    """iolab's registry, and the user's where that file exists; raises PlanError with a line for each mistake."""
+    """iolab's registry, and the user's if that file exists; raises PlanError with a line for each mistake."""
     registry = _read(OURS)
     if users is None or not users.is_file():
         return registry
@@ -149,19 +148,19 @@ def load(users: Path | None = None) -> Registry:
 
 
 def beside(experiment: Path) -> Path:
-    """Where the user's registry for an experiment is, if there is one."""
+    """The path of the user's registry for an experiment, if there is one."""
     return experiment.parent / USERS
 
 
 def refuse_names_of(models: Collection[str], registry: Registry) -> None:
-    """Raises PlanError with a line for each server that is called like a model of the engine."""
+    """Raises PlanError with a line for each server named like a model of the engine."""
     if taken := [each for name, each in registry.items() if name in models]:
         lines = (f"{each.file}: [{each.name}]: is a model of the engine: use another name" for each in taken)
         raise PlanError("\n".join(lines))
 
 
 def refusal(server: Listed, cell: Cell) -> str:
-    """Why a server does not take the settings of a cell, in one line; empty where it takes them."""
+    """Why a server does not take the settings of a cell, in one line; empty if it does."""
     entry, workload, name = server.entry, cell.workload, server.name
     if workload.protocol not in entry.protocols:
         return f"{name} does not speak {workload.protocol}: it speaks {', '.join(entry.protocols)}"
@@ -187,7 +186,7 @@ def default_of(values: Words | Numbers) -> str:
 
 
 def spelt(values: Words | Numbers, between: str = "|") -> str:
-    """The values of an option, the default first; of a number its default and its limits."""
+    """The values of an option, the default first; for a number its default and its limits."""
     if isinstance(values, Numbers):
         return f"{values.default}, {values.least} to {values.most}"
     return between.join(values)
@@ -200,7 +199,7 @@ def _has(values: Words | Numbers, value: str) -> bool:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in; any other braces stay as they are."""
+    """The text with its placeholders filled in; other braces stay as they are."""
     return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
 
 
@@ -227,7 +226,7 @@ def parse(text: bytes, file: Path) -> dict[str, Listed]:
         try:
             found[name] = Listed(name, Entry.model_validate(table), file)
         except ValidationError as error:
-            # The mistakes of an entry are named as those of a file that holds nothing else.
+            # Each entry is checked like a file of its own.
             keys = {"": Entry.model_fields, NUMBERS: Numbers.model_fields}
             lines = mistakes.of_file(error, table, keys, (WORDS, NUMBERS))
             wrong += [f"[{name}] {line}" for line in lines]
@@ -239,7 +238,7 @@ def parse(text: bytes, file: Path) -> dict[str, Listed]:
 
 
 def _faults(server: Listed) -> Iterator[str]:
-    """What is wrong with an entry whose keys and types are right, a line each."""
+    """The mistakes in an entry whose keys and types are right, a line each."""
     entry = server.entry
     yield from (f"{key}: must not be empty" for key in ("protocols", "start") if not getattr(entry, key))
     if entry.folder and not server.folder.is_dir():
@@ -262,7 +261,9 @@ def _faults(server: Listed) -> Iterator[str]:
 
 
 def _untold(entry: Entry, said: Set[str]) -> Iterator[str]:
-    """What a server is not told, or does not say. `said` are the placeholders in what its start is made of."""
+    """Settings and options that do not reach the server or are not reported. `said` are the placeholders of its
+    start.
+    """
     if entry.start and "port" not in said and entry.ready == "port":
         yield "start: does not say where the port goes: write {port} there, in environment or in one of files"
     for setting in entry.settings:
@@ -282,7 +283,7 @@ def _untold(entry: Entry, said: Set[str]) -> Iterator[str]:
 
 
 def _unknown_placeholders(entry: Entry) -> Iterator[str]:
-    """Placeholders that the lab does not fill in. `files` are not looked at: their braces may mean something else."""
+    """Placeholders that the lab does not fill in. `files` are not checked: their braces may mean something else."""
     values: Mapping[str, Iterable[str]] = {
         "start": entry.start,
         "build": entry.build,
@@ -299,7 +300,7 @@ def _unknown_placeholders(entry: Entry) -> Iterator[str]:
 
 
 def _readable(server: Listed) -> Iterator[tuple[str, str]]:
-    """The files of a server that can be read, and their text."""
+    """The readable files of a server, with their text."""
     for name in server.entry.files:
         try:
             yield name, (server.folder / name).read_text(encoding="utf-8")

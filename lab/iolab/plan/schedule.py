@@ -1,4 +1,4 @@
-"""The order in which the trials of a plan run. It depends on the seed alone, which is what makes a run resumable."""
+"""The order in which the trials of a plan run. It depends only on the seed, so that a run can be resumed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from iolab.plan.plan import Plan, Trial
 
 
 def schedule(plan: Plan) -> tuple[Trial, ...]:
-    """All trials of the plan in the order they run: blocks in turn, comparisons shuffled in each, contestants too."""
+    """All trials of the plan in the order they run: block after block, with comparisons and contestants shuffled."""
     return tuple(
         trial
         for block in range(plan.blocks)
@@ -29,5 +29,5 @@ def block_trials(plan: Plan, comparison: int, block: int, attempt: int) -> tuple
 
 
 def shuffled(items: Iterable[int], *place: int) -> list[int]:
-    """The items in an order that is random in `place` and the same wherever and whenever it is worked out."""
+    """The items in an order that is random by `place` and always the same for one place."""
     return sorted(items, key=lambda item: hashlib.sha256(repr((*place, item)).encode()).digest())

@@ -1,4 +1,4 @@
-"""Everything that decides what one trial measures, with its limits and defaults: a cell, and the table of settings."""
+"""Everything that decides what one trial measures, with limits and defaults: a cell, and the table of settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TABLE_NAMES = ("workload", "load", "server", "path", "trial")
 
 
 def dotted(tables: Any) -> Any:
-    """The settings of tables by dotted names. What is in no table keeps its name, for a message about it."""
+    """The settings of tables by dotted names. A name outside the tables is kept, for a message about it."""
     if not isinstance(tables, Mapping):
         return tables
     found: dict[str, Any] = {}
@@ -46,18 +46,19 @@ def dotted(tables: Any) -> Any:
     return found
 
 
-# Values by the dotted names of settings, as load.connections; in a file as tables too.
+# Values by the dotted names of settings, such as load.connections; in a file also as tables.
 Setting = Annotated[dict[str, Scalar], BeforeValidator(dotted)]
-# A trial is at most a day, as the engine has it: a typing mistake must not become a week of measuring.
+# A trial is at most a day, the engine's limit: a typing mistake must not become a week of measuring.
 TRIAL_MS_MAX = 24 * 3_600_000
-# A trial as long as this would be a loss, so it is stored minute by minute and continued where it was cut off.
+# Trials at least this long are stored minute by minute and continued after an interruption, because losing one is
+# costly.
 LONG_MS, MINUTE_MS = 300_000, 60_000
-# What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
+# What a trial costs besides warm-up and window: starting two processes, opening connections, stopping both.
 TRIAL_OVERHEAD_MS = 60
 OVERHEAD_MS_A_CONNECTION = 0.1
 QUICK_INTERVAL_MS = 10
 RATE_PER_S_MAX = 10_000_000
-# The share of a capacity that is measured before the comparison, the same rate for all its contestants.
+# A share of a capacity that is measured before the comparison; the same rate for all contestants.
 SHARE_OF_CAPACITY = re.compile(r"(\d+(?:\.\d+)?) ?% of capacity of the slowest")
 RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)")
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|KB|MB|GB|KiB|MiB|GiB)")
@@ -65,7 +66,7 @@ BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1
 
 
 def cpu_numbers(text: str) -> tuple[int, ...]:
-    """The processors written as `0,2` or `0-3`, each once; raises ValueError."""
+    """Parses processors such as `0,2` or `0-3`, each once; raises ValueError."""
     cpus: list[int] = []
     try:
         for part in text.split(","):
@@ -81,7 +82,7 @@ def _cpus(value: object) -> object:
 
 
 def _rate(value: object) -> object:
-    """A rate as a number, or as a share of a capacity in its one spelling."""
+    """Parses a rate into a number, or a share of a capacity into its canonical text."""
     if not isinstance(value, str):
         return value
     if (share := SHARE_OF_CAPACITY.fullmatch(value.strip())) is not None:
@@ -105,7 +106,7 @@ ShareOfCapacity = Annotated[str, Field(pattern="of capacity of the slowest$")]
 Rate = Annotated[RatePerS | ShareOfCapacity, BeforeValidator(_rate)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1 << 20, le=1 << 50)]
 ClientCommand = Annotated[str, Field(pattern="^cmd:"), AfterValidator(canonical_client)]
-# The twins that `make interpreters` builds, the python3 on PATH, or a version that is on PATH.
+# A twin of `make interpreters`, the python3 on PATH, or a version on PATH.
 InterpreterName = Annotated[str, Field(pattern=r"^(gil|nogil|system|3\.\d{1,2}t?)$")]
 
 
@@ -177,17 +178,17 @@ class Load(Frozen):
 
     @property
     def client(self) -> str | None:
-        """The command of a client that makes the load, which is not iolab's; None where the generator does."""
+        """The command of an external client that makes the load; None if the generator does."""
         return self.driver if self.driver.startswith("cmd:") else None
 
     @property
     def threads_in_all(self) -> int:
-        """How many threads make the load; of a client that is not ours, at most one for each connection."""
+        """How many threads make the load; for an external client, at most one for each connection."""
         return self.threads * self.processes if self.client is None else max(1, self.connections)
 
     @property
     def rate_per_s(self) -> float | None:
-        """The rate of an open loop; None of a closed loop, and while the rate is a share of an unknown capacity."""
+        """The rate of an open loop; None for a closed loop, and while the rate is a share of an unknown capacity."""
         return self.rate if isinstance(self.rate, float) else None
 
 
@@ -229,7 +230,7 @@ class Server(Frozen):
 
 
 class Path(Frozen):
-    """The network path between the two, where it is not loopback."""
+    """The network path between server and load, unless it is loopback."""
 
     delay_ms: float = Field(default=0.0, ge=0, le=10_000, description="delay of every packet, one way")
     rate_bits_per_s: float | None = Field(default=None, ge=1e3, le=1e10, description="rate; unlimited by default")
@@ -241,7 +242,7 @@ class Path(Frozen):
 
 
 class Times(Frozen):
-    """How long a trial takes. The warm-up is whole intervals, so that the window lies on an edge."""
+    """How long a trial takes. The warm-up is whole intervals, so that the window begins on the edge of one."""
 
     warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX, description="load before the measured window")
     duration_ms: int = Field(
@@ -274,15 +275,15 @@ class Times(Frozen):
         return self.duration_ms >= LONG_MS
 
     def rest(self, done_s: float) -> Times:
-        """What is left of a long trial that was cut off after so long: a minute at least, in whole intervals."""
+        """The rest of a long trial that was cut off after `done_s`: at least a minute, in whole intervals."""
         left_ms = max(self.duration_ms - round(1_000 * done_s), MINUTE_MS)
         return updated(self, duration_ms=min(self.duration_ms, -(-left_ms // self.interval_ms) * self.interval_ms))
 
 
 class Cell(Frozen):
-    """Everything that decides what one trial measures. Two cells with one key are the same measurement.
+    """Everything that decides what one trial measures. Two cells with the same key are the same measurement.
 
-    CPU sets are numbers of logical processors; empty means not pinned. Without a path it is loopback.
+    CPU sets are numbers of logical processors; empty means not pinned. Without a path the load is on loopback.
     """
 
     contestant: Contestant
@@ -302,32 +303,34 @@ class Cell(Frozen):
 
     @cached_property
     def key(self) -> str:
-        """16 hexadecimal digits over what differs from the defaults, so that a new setting does not change them."""
+        """16 hexadecimal digits over the values that differ from defaults, so that a new setting does not change
+        existing keys.
+        """
         document = self.model_dump(mode="json", exclude_defaults=True)
         document["workload"] = {"protocol": self.workload.protocol, **document["workload"]}
         return digest_of(document)
 
     @property
     def trial_ms(self) -> int:
-        """How long one trial of this cell is expected to take, overhead included."""
+        """The expected time of one trial of this cell, overhead included."""
         warmup_ms = self.trial.warmup_ms if self.makes_window else 0
         opening_ms = round(OVERHEAD_MS_A_CONNECTION * (self.load.connections + self.load.idle))
         return warmup_ms + self.trial.duration_ms + TRIAL_OVERHEAD_MS + opening_ms
 
     @property
     def makes_window(self) -> bool:
-        """Whether a trial has a warm-up and a window: not one of a count of requests, of a client, or of no load."""
+        """Whether a trial has a warm-up and a window: not with a count of requests, an external client or no load."""
         return self.load.requests is None and self.load.client is None and self.load.connections > 0
 
     @property
     def held(self) -> int:
-        """How many connections the server must serve at the same time; one where each ends and makes room."""
+        """How many connections the server must serve at the same time; one if each ends and makes room."""
         ends = self.load.requests_per_connection is not None
         ends |= isinstance(self.workload, HttpWorkload) and not self.workload.keep_alive
         return self.load.idle + (1 if ends else self.load.connections)
 
 
-# The records of each table; a workload's is that of its protocol.
+# The records of each table; the workload has one for each protocol.
 TABLES: Mapping[str, tuple[type[Frozen], ...]] = dict(
     zip(TABLE_NAMES, (tuple(WORKLOADS.values()), (Load,), (Server,), (Path,), (Times,)), strict=True)
 )
@@ -336,7 +339,7 @@ OF_THE_QUESTION = frozenset({"blocks", "seed"})
 
 
 class Known(NamedTuple):
-    """A setting: its table, its key there, and its field in each record that has it (a workload's by its protocol)."""
+    """A setting: its table, its key there, and its field in each record that has it (for a workload, by protocol)."""
 
     table: str
     key: str
@@ -344,7 +347,7 @@ class Known(NamedTuple):
 
     @property
     def field(self) -> FieldInfo:
-        """Its first field, which is the only one except in a workload."""
+        """Its first field, the only one except for a workload."""
         return self.fields[0][1]
 
 
@@ -355,7 +358,7 @@ def _settings() -> Iterator[tuple[str, Known]]:
             yield f"{table}.{key}", Known(table, key, fields)
 
 
-# Every setting by its dotted name: what files, flags, messages and the reference are made from.
+# Every setting by its dotted name; files, flags, messages and the reference are made from this.
 SETTINGS: Mapping[str, Known] = dict(_settings())
 
 
@@ -365,13 +368,13 @@ def _short(name: str) -> str:
     return f"{table}_{key}" if len(alike) > 1 or key in OF_THE_QUESTION else key
 
 
-# The short form of each dotted name, for flags and titles: the key, or table_key where several tables have it.
+# The short form of each dotted name, for flags and titles: the key, or table_key if several tables have it.
 SHORT: Mapping[str, str] = {name: _short(name) for name in SETTINGS}
 DOTTED: Mapping[str, str] = {short: name for name, short in SHORT.items()}
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The tables of settings that are given by dotted names."""
+    """The tables for settings by dotted names."""
     tables: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         table, _, key = name.partition(".")
@@ -380,7 +383,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def settings_of(cell: Cell) -> dict[str, Any]:
-    """All settings of a cell by dotted names; those of a path only where there is one."""
+    """All settings of a cell by dotted names; those of a path only if there is one."""
     tables = {name: getattr(cell, name) for name in TABLES}
     return {
         f"{name}.{key}": getattr(table, key)
@@ -391,9 +394,9 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 
 def values_of(cell: Cell) -> dict[str, str]:
-    """What a command line may take of a cell, by the short and the dotted names of its settings.
+    """The values for the placeholders of a command line, by the short and the dotted names of settings.
 
-    What its protocol does not have is at its default. `body` is a body of the size that is to be answered.
+    Settings that the protocol lacks have their defaults. `body` is a reply body of the requested size.
     """
     defaults = {f"workload.{key}": each for kind in WORKLOADS.values() for key, each in kind() if key != "protocol"}
     texts = {name: _text(value) for name, value in (defaults | settings_of(cell)).items()}
@@ -411,7 +414,7 @@ def _text(value: object) -> str:
 
 
 def changed(cell: Cell, settings: Mapping[str, object]) -> Cell:
-    """A copy of a cell with other settings, given by dotted names, that has been validated again."""
+    """A validated copy of a cell with other settings, given by dotted names."""
     tables = {table: _as_it_is(getattr(cell, table)) | values for table, values in nested(settings).items()}
     return Cell.model_validate({**_as_it_is(cell), **tables})
 
@@ -426,12 +429,12 @@ def cell_of(contestant: Contestant, settings: Mapping[str, Any]) -> Cell:
 
 
 def whole_intervals_ms(time_ms: int) -> int:
-    """A time of a trial, as much longer as whole intervals of the usual length take."""
+    """A time of a trial, rounded up to whole intervals of the default length."""
     interval_ms: int = Times.model_fields["interval_ms"].default
     return math.ceil(time_ms / interval_ms) * interval_ms
 
 
 def digest_of(document: object) -> str:
-    """16 hexadecimal digits that are the same for equal JSON documents, everywhere and always."""
+    """16 hexadecimal digits that are always the same for equal JSON documents."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,9 +14,9 @@ from iolab.wording import instead
 
 
 class Part(Frozen):
-    """One source of claims: its name, as S0, what it is about, and the experiments that hold its claims.
+    """One source of claims: its name, such as S0, its subject, and the experiments that hold its claims.
 
-    Those of `full` are left to the full run.
+    A quick run leaves out those of `full`.
     """
 
     name: str
@@ -26,9 +26,9 @@ class Part(Frozen):
 
 
 class Suite(Frozen):
-    """Experiments that are run in turn and reported together, part by part.
+    """Experiments that run in turn and are reported together, part by part.
 
-    Its headline are the claims that say `headline = true`.
+    Its headline are the claims with `headline = true`.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Suite(Frozen):
     parts: tuple[Part, ...] = Field(min_length=1)
 
     def experiments(self, *, quick: bool) -> tuple[str, ...]:
-        """The names of those that a run has, in their order."""
+        """The names of the experiments of a run, in order."""
         return tuple(name for part in self.parts for name in (*part.experiments, *(() if quick else part.full)))
 
     def only(self, names: Sequence[str]) -> Suite:
-        """The suite with these parts alone; with all of them where none is named. Raises BadInput."""
+        """The suite with only these parts; with all of them if none is named. Raises BadInput."""
         known = [part.name for part in self.parts]
         unknown = next((name for name in names if name not in known), None)
         if unknown is not None:

@@ -1,4 +1,4 @@
-"""A TOML file as a table: the size and the form that experiments and registries share."""
+"""A TOML file as a table: the size limit and error messages that experiments and registries share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ BYTES_MAX = 1 << 20
 
 
 def table_of(text: bytes, what: str) -> dict[str, Any]:
-    """The table of a file's bytes; raises PlanError with one line. `what` names the kind of file, as "a registry"."""
+    """Parses a file's bytes into a table; raises PlanError with one line. `what` names the kind of file, such as "a
+    registry".
+    """
     if len(text) > BYTES_MAX:
         raise PlanError(f"{what} has at most {BYTES_MAX >> 10} KiB")
     try:

@@ -1,4 +1,4 @@
-"""What published rows and claims are about and no comparison measures: a line for each, for the author of a file."""
+"""Published rows and claims that no comparison measures: a line for each, for the author of a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iolab.wording import instead
 def unmeasured(
     comparisons: Sequence[Comparison], published: Iterable[Published], claims: Iterable[Claim]
 ) -> Iterator[str]:
-    """The lines, for the whole experiment as it is written: a quick run may leave out what a claim asks for."""
+    """One line for each gap, for the whole experiment as written: a quick run may leave out what a claim needs."""
     there = _There(comparisons)
     for row in published:
         where = f"published[{row.id}]"
@@ -47,7 +47,7 @@ def _of_test(there: _There, where: str, test: Test) -> Iterator[str]:
 
 
 def _of_loads(there: _There, where: str, test: Test) -> Iterator[str]:
-    """Figures that cannot stand beside each other, and those that are not there without a load."""
+    """Figures that cannot be compared with each other, and figures that do not exist without a load."""
     loads = [(key, leaf, load) for key, each in test.quantities for leaf in each.leaves for load in there.loads(leaf)]
     if len({load.client is None for _, _, load in loads}) > 1:
         yield (
@@ -60,7 +60,7 @@ def _of_loads(there: _There, where: str, test: Test) -> Iterator[str]:
 
 
 def _of_trend(there: _There, where: str, test: TrendTest) -> Iterator[str]:
-    """A peak at a value of the axis, and a published figure for each of them, where the quantity is measured."""
+    """A peak that is not a measured value of the axis, and a wrong number of published figures."""
     values = there.walked(test)
     if values and test.peak_at is not None and test.peak_at not in values:
         yield f"{where}.peak_at: {test.peak_at!r} is not measured: use one of {_listed(values)}"
@@ -89,7 +89,7 @@ class _There:
             yield f"{where}: there is no axis {axis!r}: the axes are {', '.join(sorted(self.values)) or 'none here'}"
 
     def not_selected(self, where: str, at: Setting) -> Iterator[str]:
-        """The axes, and the values of axes, that are in no comparison."""
+        """The axes of a setting, and their values, that no comparison has."""
         for axis, value in at.items():
             if axis == TITLE:
                 if value not in self._titles:
@@ -101,7 +101,7 @@ class _There:
                 yield f"{where}.at.{axis}: {value!r} is not measured: use one of {_listed(self.values[axis])}"
 
     def walked(self, test: TrendTest) -> list[Scalar]:
-        """The values of the axis of a trend at which its quantity is measured."""
+        """The values of a trend's axis at which its quantity is measured."""
         at = [
             each.setting[test.along]
             for each in self._comparisons
@@ -120,7 +120,7 @@ class _There:
         ]
 
     def not_measured(self, where: str, leaf: Quantity, of_setting: str) -> Iterator[str]:
-        """That there is no such quantity; its setting is written in a place of its own."""
+        """A line if the quantity is not measured; a wrong setting is reported at `of_setting`."""
         wrong = [*self.no_contestant(where, leaf.contestant), *self.not_selected(of_setting, leaf.at)]
         yield from wrong
         if not wrong and not any(leaf.contestant in each.titles and each.is_at(leaf.at) for each in self._comparisons):
