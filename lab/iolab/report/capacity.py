@@ -1,6 +1,6 @@
-"""A capacity as one HTML file: the verdict, the load curve with its knee, the overload and the recovery, every run.
+"""A capacity search as one HTML file: the verdict, the load curve with its knee, overload, recovery, and every run.
 
-It is made from the run's folder alone, like any report. The page loads no other files and has no scripts.
+Made from the run's folder alone, like any report. The page loads no other files and has no scripts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from iolab.results import store
 # The quantiles in the charts, each in the colour of its slot.
 DRAWN = ("p50", "p99", "p99.9")
 HEIGHT = 220
-# The quantiles of the table: the last one of a report takes a million requests.
+# The quantiles of the table: the last one needs a million requests.
 SHOWN = tuple(QUANTILES)[:-1]
 # The searches that ended with a figure.
 KNOWN: tuple[Kind, ...] = ("capacity", "at least", "below")
-# Labels of an axis of milliseconds: 0.05 and 1,000.
+# Labels of a milliseconds axis: 0.05 and 1,000.
 PLAIN = "format(datum.value, ',~r')"
 
 # A time in seconds and the figure at that time.
@@ -57,7 +57,7 @@ def write(folder: Path) -> Path:
 
 
 def page_of(folder: Path) -> tuple[str, tuple[str, ...]]:
-    """The report of a stored search, and a sentence on each line that its record has lost; raises StoreError."""
+    """The report of a stored search, and a sentence on each lost line of its record; raises StoreError."""
     records, faults = read_records(folder)
     return render(state_of(read_spec(folder), records), store.read_machine(folder), faults), faults
 
@@ -170,7 +170,9 @@ def _achieved_drawing(probes: Sequence[Probe], knee: float | None) -> Drawing:
 
 
 def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | None) -> alt.TopLevelMixin:
-    """Quantiles over the requested rate, a line each through the runs of the curve; a hollow dot did not hold."""
+    """Quantiles over the requested rate, a line each through the runs of the curve; a hollow dot exceeded its
+    limits.
+    """
     points: list[dict[str, Any]] = [
         {
             "rate": probe.step.rate_per_s,
@@ -208,7 +210,9 @@ def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | No
 
 
 def levels(points: Sequence[Level], knee: float | None, title: str, *, diagonal: bool = False) -> alt.TopLevelMixin:
-    """A figure over the requested rate, with a line through the runs of the curve; `diagonal`: where both are equal."""
+    """A figure over the requested rate, with a line through the runs of the curve; `diagonal` draws the line of
+    equality.
+    """
     most = max(at.rate for at in points)
     top = 1.06 * max([at.value for at in points] + ([most] if diagonal else []))
     x = _rate_axis(most)

@@ -1,4 +1,4 @@
-"""What changed between two runs, in words and in the formats of others: Markdown, JUnit, annotations of GitHub.
+"""Changes between two runs, in words and in other formats: Markdown, JUnit, GitHub annotations.
 
 A and B are the runs in the order of the command. Within one run they are two of its contestants: B and its reference.
 """
@@ -45,7 +45,7 @@ def document(found: RunComparison) -> dict[str, Any]:
 
 
 def verdict(change: Change) -> str:
-    """The word on a change, with what a reader asks next: worse or better, within what, or what would decide."""
+    """The verdict on a change, with its direction and bound, or what would decide it."""
     if change.kind == "same":
         return f"same within {share(change.effect)}"
     if change.kind != "not decided":
@@ -68,14 +68,14 @@ def level(of: Level) -> str:
 
 
 def heading(change: Change) -> str:
-    """The contestant and setting of a table, and how many blocks it rests on."""
+    """The contestant and setting of a table, and the number of its blocks."""
     a, b = change.blocks
     blocks = count(a, "block") if a == b else f"{count(a, 'block')} of A, {b} of B"
     return f"{where(change.comparison, change.contestant)} ({blocks})"
 
 
 def preamble(found: RunComparison) -> list[str]:
-    """What is compared, and what a reader has to know of how."""
+    """What is compared, and notes on how."""
     if found.is_within:
         lines = [
             f"{_run(found.folder_a, found.began_a)}; A → B are two of its contestants, and each block pairs B with its "
@@ -117,7 +117,9 @@ def headline(found: RunComparison) -> str:
 
 
 def sentences(found: RunComparison) -> list[str]:
-    """Every regression and improvement, in the direction of "more"; then how small a change would have been seen."""
+    """Every regression and improvement, in the direction of "more"; then the smallest change that these runs could
+    show.
+    """
     lines = [
         f"{kind}: {where(change.comparison, change.contestant)}: {change.clause}"
         for kind in ("regression", "improvement")
@@ -139,7 +141,7 @@ def _is_unpaired(found: RunComparison) -> bool:
 
 
 def _advice(found: RunComparison) -> list[str]:
-    """What to do where these blocks cannot show a change as small as the threshold."""
+    """What to do if these blocks cannot show a change as small as the threshold."""
     if not found.changes or found.regressions or not found.is_blind:
         return []
     if _is_unpaired(found):
@@ -178,9 +180,9 @@ def markdown(found: RunComparison) -> str:
 
 
 def junit(found: RunComparison) -> str:
-    """The comparison as JUnit's XML: a test case for each change, which a regression fails.
+    """The comparison as JUnit XML: a test case for each change; a regression fails it.
 
-    What is missing is a case with an error, and what was left out one that was skipped.
+    A missing server is a case with an error, and one left out is skipped.
     """
     kinds = found.kinds
     suite = ElementTree.Element(
@@ -211,9 +213,9 @@ def junit(found: RunComparison) -> str:
 
 
 def github(found: RunComparison) -> Iterator[str]:
-    """Commands for the log of a GitHub workflow: an error for each regression and for what is missing.
+    """Workflow commands for a GitHub log: an error for each regression and each missing server.
 
-    What the runs cannot show, and what was left out, is a warning.
+    An undecided comparison and a server left out are warnings.
     """
     for change in found.regressions:
         yield _command("error", "iolab regression", f"{where(change.comparison, change.contestant)}: {change.clause}")
@@ -226,7 +228,7 @@ def github(found: RunComparison) -> Iterator[str]:
 
 
 def _command(kind: str, title: str, message: str) -> str:
-    """A command is one line, in which GitHub wants these characters as they are in an address."""
+    """A workflow command is one line, in which GitHub expects these characters percent-encoded."""
     data = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return f"::{kind} title={title}::{data}"
 
@@ -240,5 +242,5 @@ def _run(folder: str, began: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown takes as it is."""
+    """Text escaped for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)

@@ -1,7 +1,7 @@
 """The charts of a report as Vega-Lite specifications: figures in, chart out; nothing here reads or judges.
 
-All are drawn for the width of a phone and shown side by side where there is more room. A row of a chart has its label
-and its figures above its marks, because beside them a phone has no room for either.
+Charts have the width of a phone, and are side by side on wider screens. The label and figures of a row are above its
+marks, because a phone has no room for them beside the marks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from iolab.report.drawing import clean
 WIDTH = 340
 ROW = 40
 HEADING = 24
-# A row of evidence has its figures in a line of their own: its question is a sentence.
+# A row of evidence has its figures on a separate line: its question is a sentence.
 EVIDENCE_ROW = 56
 LINE = 15
 LINE_CHARACTERS_MAX = 54
-# A chart with more rows than this is a wall; the table below it holds the rest.
+# A chart with more rows is unreadable; the table below it holds the rest.
 ROWS_MAX = 48
 LABEL_CHARACTERS_MAX = 48
 FONT = 11
@@ -33,7 +33,7 @@ ROUNDED = "format(datum.value, datum.value >= 10000 ? '~s' : ',~r')"
 
 
 class RatioRow(NamedTuple):
-    """One interval: `text` are its figures, `decided` whether it "differs"; a new `heading` begins a group."""
+    """One interval: `text` has its figures, `decided` is whether it "differs"; a new `heading` begins a group."""
 
     heading: str
     label: str
@@ -45,8 +45,8 @@ class RatioRow(NamedTuple):
 
 
 class EvidenceRow(NamedTuple):
-    """One test of a claim on a scale of ratios: `low` and `high` are the measured interval, `least` and `most` what is
-    allowed. What is not known, or open, is None. `role` is that of the colour.
+    """One test of a claim on a scale of ratios: `low` and `high` are the measured interval, `least` and `most` the
+    allowed range; None if unknown or unbounded. `role` is the role of the colour.
     """
 
     label: str
@@ -61,9 +61,9 @@ class EvidenceRow(NamedTuple):
 
 
 class StripRow(NamedTuple):
-    """One contestant's trials in the unit of the chart; low and high are None where there is no interval.
+    """One contestant's trials in the unit of the chart; low and high are None without an interval.
 
-    One that broke has no values and no median: its text stands where its bar would be.
+    A broken contestant has no values and no median: its text replaces its bar.
     """
 
     slot: int
@@ -103,7 +103,7 @@ class Line(NamedTuple):
 
 
 def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
-    """Ratios with their intervals on a logarithmic axis, the line at 1 and the band in which two are the same."""
+    """Ratios with their intervals on a logarithmic axis, the line at 1 and the band in which two count as equal."""
     rows = rows[:ROWS_MAX]
     limit = 1 + stats.EFFECT
     low = min([1 / limit, *(row.low for row in rows)])
@@ -129,7 +129,7 @@ def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
     y = _pixels("y", height)
     base = alt.Chart(data_of(marks)).encode(y=y)
     colour, inside = alt.Stroke("role:N", scale=None), alt.Fill("inside:N", scale=None)
-    # The band and the line run beside the marks only: through the words they would strike them out.
+    # The band and the line span only the marks: across the text they would strike it through.
     lanes = [{"top": y + 20, "bottom": y + 35, "low": 1 / limit, "high": limit, "one": 1} for y, _ in placed]
     lane = alt.Chart(data_of(lanes)).encode(y=_pixels("top", height), y2="bottom:Q")
     return framed_layers(
@@ -202,7 +202,7 @@ def evidence(rows: Sequence[EvidenceRow], axis_title: str) -> alt.TopLevelMixin:
 
 
 def strips(rows: Sequence[StripRow], axis_title: str) -> alt.TopLevelMixin:
-    """A row a contestant: every trial that counts as a dot, the median as a tick, its interval as a bar."""
+    """A row for each contestant: every trial that counts as a dot, the median as a tick, its interval as a bar."""
     rows = rows[:ROWS_MAX]
     every = [value for row in rows for value in row.values]
     scale = alt.Scale(domain=_linear_domain(every), nice=False, zero=False)
@@ -239,7 +239,7 @@ def strips(rows: Sequence[StripRow], axis_title: str) -> alt.TopLevelMixin:
 
 
 def quantiles(points: Sequence[QuantilePoint], curves: Sequence[QuantileCurve] = ()) -> alt.TopLevelMixin:
-    """Latency by percentile, a line a contestant, the tail as wide as the rest; the legend is the page's.
+    """Latency by percentile, a line for each contestant, with the tail as wide as the rest; the legend is the page's.
 
     Dots with intervals are the quantiles of the tables. Lines go through every quantile in `curves`, or else through
     the dots.
@@ -286,7 +286,7 @@ def quantiles(points: Sequence[QuantilePoint], curves: Sequence[QuantileCurve] =
 
 
 def _nines(quantile: float) -> float:
-    """The place of a quantile on an axis on which 90 %, 99 % and 99.9 % are equally far apart."""
+    """The position of a quantile on an axis on which 90 %, 99 % and 99.9 % are equally far apart."""
     return -math.log10(1 - quantile)
 
 
@@ -360,7 +360,9 @@ def timeline(lines: Sequence[Line], median: Line | None, begin_s: float, top_per
 
 
 def _stack(rows: Iterable[tuple[str, Any]]) -> tuple[list[tuple[int, str]], list[tuple[int, Any]], int]:
-    """Places rows below one another in pixels: the headings with their places, the rows with theirs, the height."""
+    """Places rows below one another in pixels; returns the headings with their places, the rows with theirs, and the
+    height.
+    """
     headings: list[tuple[int, str]] = []
     placed: list[tuple[int, Any]] = []
     at, current = 0, ""
@@ -389,7 +391,7 @@ def _words(headings: Iterable[tuple[int, str]], labels: Iterable[tuple[int, str,
 
 
 def framed_layers(*layers: alt.Chart, height: int) -> alt.TopLevelMixin:
-    """All charts are as wide as each other with their axes, so that their letters are of one size on the page."""
+    """All charts have the same width with their axes, so that their letters have one size on the page."""
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     chart = alt.layer(*layers).properties(
         width=WIDTH, height=height, autosize=fit, padding={"left": 0, "right": 2, "top": 4, "bottom": 2}
@@ -432,7 +434,7 @@ def styled_axis(
 
 
 def _pixels(field: str, height: int) -> alt.Y:
-    """A field that already is a place in pixels from the top."""
+    """A field that is already a position in pixels from the top."""
     return alt.Y(f"{field}:Q", scale=alt.Scale(domain=(0, height), reverse=True, nice=False), axis=None)
 
 
@@ -457,20 +459,20 @@ def _ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def _within(ticks: Iterable[float], low: float, high: float) -> list[float]:
-    """The ticks whose labels the edges of the drawing do not cut off, and always the one at 1."""
+    """The ticks whose labels fit within the drawing, and always the one at 1."""
     length = math.log(high / low)
     return [tick for tick in ticks if tick == 1 or 0.05 < math.log(tick / low) / length < 0.95]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5 of each decade; of the decades alone when there are many."""
+    """1, 2, 5 of each decade; only the decades if there are many."""
     steps = (1, 2, 5) if high / low < 300 else (1,)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
 
 
 def _linear_domain(values: Sequence[float]) -> tuple[float, float]:
-    """From zero when zero is near; otherwise around the values, with room for the marks."""
+    """From zero if zero is near; otherwise around the values, with room for the marks."""
     low, high = min(values), max(values)
     if high <= 0:
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""A chart for each claim: what was published, what was measured here, and what the sentence allows."""
+"""A chart for each claim: the published figures, the measured ones, and the range that the claim allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEVELS = "A level is drawn as a multiple of the published one, or else of its bo
 
 
 def drawing_of(found: ClaimVerdict) -> Drawing | None:
-    """The chart of a claim; None where it has no figure to draw."""
+    """The chart of a claim; None without a figure to draw."""
     rows = list(evidence(found))
     if not rows:
         return None
@@ -27,7 +27,7 @@ def drawing_of(found: ClaimVerdict) -> Drawing | None:
 
 
 def evidence(found: ClaimVerdict) -> Iterator[EvidenceRow]:
-    """The tests of a claim that have a figure to draw, each on a scale of ratios."""
+    """The tests of a claim with a figure to draw, each on a scale of ratios."""
     for each in found.tests:
         unit = _unit(each)
         if each.value is not None and each.value > 0 and unit is not None:
@@ -55,7 +55,7 @@ def _row(found: TestVerdict, value: float, unit: float) -> EvidenceRow:
 
 
 def _allowed(found: TestVerdict) -> tuple[float | None, float | None]:
-    """What a test allows: its bounds, or else the side of 1 on which the published figure is."""
+    """The range that a test allows: its bounds, or else the side of 1 of the published figure."""
     test = found.test
     if isinstance(test, RatioTest | LevelTest) and (test.at_least is not None or test.at_most is not None):
         return test.at_least, test.at_most

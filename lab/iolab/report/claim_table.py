@@ -1,4 +1,4 @@
-"""Claims as rows of a table: the sentence and its verdict, and below it what each of its tests asked and found."""
+"""Claims as rows of a table: the sentence and its verdict, and below it the question and result of each test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from iolab.plan.claims import (
 from iolab.plan.settings import SHORT, Setting
 from iolab.wording import BOUND_SIGNS, Interval, number, one_in
 
-# The class of each verdict's word in the style sheet.
+# The CSS class of each verdict.
 CLASSES = {"confirmed": "yes", "contradicted": "no", "direction only": "partly"}
 LAWS = {
     "littles_law": "connections = throughput x mean latency",
@@ -37,7 +37,7 @@ LAWS = {
 
 
 class TestRow(NamedTuple):
-    """One test: what was asked, the published figure, ours with its interval, the word and the reason."""
+    """One test: the question, the published figure, ours with its interval, the verdict and the reason."""
 
     asked: str
     published: str
@@ -48,7 +48,7 @@ class TestRow(NamedTuple):
 
 
 class ClaimRow(NamedTuple):
-    """One claim with the word on it. A claim of one test has no rows for it: its figures are the claim's own."""
+    """One claim with its verdict. A claim of one test has no rows for it: its figures are the claim's own."""
 
     id: str
     text: str
@@ -84,7 +84,7 @@ def claim_row(found: ClaimVerdict) -> ClaimRow:
 
 
 def _weakest(found: ClaimVerdict) -> str:
-    """Where the verdict on a claim of several tests comes from: the reasons are those of the tests."""
+    """The test that decides the verdict on a claim of several tests; the reasons are in the rows of the tests."""
     voting = sum(not each.test.shown for each in found.tests)
     return f"The weakest verdict of {voting} tests" if voting > 1 else found.reason
 
@@ -104,7 +104,7 @@ def test_row(found: TestVerdict) -> TestRow:
 
 
 def _measured(found: TestVerdict) -> str:
-    """Our figure with its interval, as far as there is one."""
+    """Our figure with its interval, as far as known."""
     if found.value is None:
         return ""
     test, value = found.test, found.value
@@ -120,7 +120,7 @@ def _measured(found: TestVerdict) -> str:
 
 
 def _figure(test: plan_claims.Test, value: float) -> str:
-    """A figure in the unit of the test: what its metric is counted in, the slope of a line, or a ratio."""
+    """A figure in the unit of the test: the unit of its metric, the slope of a line, or a ratio."""
     if isinstance(test, LevelTest):
         return METRICS[_metric(test.of)].shown(value)
     return slope_words(value) if isinstance(test, LineTest) else f"{number(value)}x"
@@ -185,7 +185,7 @@ def _stated(test: StatedTest) -> str:
     return f"stated{', ' + test.date if test.date else ''}"
 
 
-# What each relation asks, in words.
+# The question of each relation, in words.
 ASKED: Mapping[str, Callable[..., str]] = {
     "ratio": _ratio,
     "order": _order,
@@ -201,7 +201,7 @@ ASKED: Mapping[str, Callable[..., str]] = {
 
 
 def _pair(of: Quantity, to: Quantity) -> str:
-    """Two quantities as a ratio; what both have in common is said once."""
+    """Two quantities as a ratio; common parts are named once."""
     if of.of is not None or to.of is not None:
         return f"{_quantity(of)} / {_quantity(to)}"
     where = _common([of.at, to.at])
@@ -234,7 +234,7 @@ def _values(at: Setting, without: Setting) -> str:
 
 
 def _common(settings: Sequence[Setting]) -> Setting:
-    """The values that all of these have."""
+    """The values that all of these have in common."""
     first, *others = settings
     return {axis: value for axis, value in first.items() if all(each.get(axis) == value for each in others)}
 

@@ -1,4 +1,4 @@
-"""The commands that repeat a run, or one trial of it by hand, as words; `folded` makes text of them to be pasted."""
+"""The commands that repeat a run, or one trial of it by hand, as argument lists; `folded` makes text to paste."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iolab.plan.registry import filled
 from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of, values_of
 
 PORT = 8080
-# The record of a run's machine, and in it the servers of the registry, by name.
+# The file with the record of a run's machine, and its key with the servers of the registry, by name.
 Machine = Mapping[str, Any]
 Servers = Mapping[str, Mapping[str, Any]]
 NO_RECORD: Machine = {}
@@ -31,7 +31,9 @@ COLUMNS = 38
 
 
 class ByHand(NamedTuple):
-    """One trial by hand: the server in one terminal, the load in another, and what differs from a trial of the run."""
+    """One trial by hand: the server in one terminal, the load in another, and the differences from a trial of the
+    run.
+    """
 
     title: str
     server: tuple[str, ...]
@@ -43,12 +45,12 @@ def again(plan: Plan) -> tuple[str, ...]:
     """The command that runs the whole plan again, with its seed."""
     words = _vs_words(plan) if plan.name == "vs" else ["iolab", "run", plan.name, *_aim_words(plan)]
     words += [word for name, value in plan.overrides.items() for word in ("--set", f"{name}={value}")]
-    # A plan that is as short as a quick one has the same digest with the flag.
+    # A plan as short as a quick one has the same digest with the flag.
     return (*words, "--quick") if plan.quick().digest == plan.digest else tuple(words)
 
 
 def servers_of(machine: Machine) -> Servers:
-    """The servers of the registry in the record of a machine; runs of earlier versions have none."""
+    """The servers of the registry in the record of a machine; older runs have none."""
     servers: Servers = machine.get("servers", {})
     return servers
 
@@ -70,13 +72,13 @@ def by_hand(plan: Plan, index: int, machine: Machine = NO_RECORD) -> tuple[ByHan
 def _places(machine: Machine) -> dict[str, str]:
     """The placeholders that the lab fills in besides settings. The folder of its servers is that of the measured run.
 
-    A page is the same wherever it is made. Runs of earlier versions do not say the folder; a checkout calls it so.
+    A page is the same wherever it is made. Older runs do not record the folder; it defaults to a checkout's.
     """
     return {"host": "127.0.0.1", "python": "python3", "contestants": machine.get("contestants", "contestants")}
 
 
 def _note(cell: Cell, servers: Servers) -> str:
-    """A note on what only a run does: fill in the rest of an entry, start several instances, use all sockets."""
+    """A note on parts that only a run does: fill in the rest of an entry, start several instances, use all sockets."""
     if cell.contestant.kind == "named" and cell.contestant.name in servers:
         return "The run also fills in what is still in braces, and writes the files that the registry's entry lists."
     if cell.server.instances > 1:
@@ -130,7 +132,7 @@ def _aim_words(plan: Plan) -> list[str]:
 
 
 def _other_words(cell: Cell) -> list[str]:
-    """The flags of `iolab vs` for what differs from its default: each is named like its setting."""
+    """The flags of `iolab vs` for settings that differ from their defaults: each is named like its setting."""
     defaults = settings_of(Cell(contestant=cell.contestant, workload=cell.workload))
     words = ["--no-keep-alive"] if isinstance(cell.workload, HttpWorkload) and not cell.workload.keep_alive else []
     path = []
@@ -143,7 +145,7 @@ def _other_words(cell: Cell) -> list[str]:
 
 
 def _server_words(cell: Cell, servers: Servers, places: Mapping[str, str]) -> list[str]:
-    """The command of a server, on its processors and with what the run adds to its environment."""
+    """The command of a server, on its processors and with the environment that the run adds."""
     environment: Mapping[str, str] = {}
     pinned = ["taskset", "--cpu-list", _list(cell.server.cpus)] if cell.server.cpus else []
     if cell.contestant.kind == "command":
@@ -154,14 +156,14 @@ def _server_words(cell: Cell, servers: Servers, places: Mapping[str, str]) -> li
         words = [filled(word, values) for word in registered["start"]]
         environment = {name: filled(value, values) for name, value in registered.get("environment", {}).items()}
     else:
-        # The engine binds itself.
+        # The engine pins itself.
         pinned, words = [], _serve_words(cell)
     added = [f"{name}={value}" for name, value in {**environment, **cell.server.environment}.items()]
     return [*pinned, *(["env", *added] if added else []), *words]
 
 
 def _serve_words(cell: Cell) -> list[str]:
-    """The command of a server of the engine."""
+    """The command of an engine server."""
     words = ["iolab", "serve", "--model", cell.contestant.name]
     for name, value in cell.contestant.options.items():
         words += ["--option", f"{name}={value}"]
@@ -205,14 +207,14 @@ def _load_words(cell: Cell, places: Mapping[str, str]) -> list[str]:
 
 
 def _pattern_words(load: Load) -> list[str]:
-    """The flags of `iolab load` for what is rarely set: only those that differ from their defaults."""
+    """The flags of `iolab load` for rarely used settings that differ from their defaults."""
     flags = {
         "--active": load.active,
         "--idle": load.idle or None,
         "--pipeline": None if load.pipeline == 1 else load.pipeline,
         "--requests-per-connection": load.requests_per_connection,
         "--requests": load.requests,
-        # A share of a capacity is a number only after the capacity was measured.
+        # A share of a capacity becomes a number only once the capacity is measured.
         "--rate": "RATE" if isinstance(load.rate, str) else None if load.rate is None else f"{load.rate:.12g}",
         "--arrivals": None if load.rate is None else load.arrivals,
         "--connect-rate": None if load.connect_per_s is None else f"{load.connect_per_s:.12g}",

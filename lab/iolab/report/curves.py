@@ -1,4 +1,4 @@
-"""How figures change along an axis: throughput, CPU, tail and memory over connections, a line a contestant."""
+"""How figures change along an axis: throughput, CPU, tail and memory over connections, a line for each contestant."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from iolab.report.pictures import Drawing
 from iolab.wording import BOUND_SIGNS, number
 
 SHOWN: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p99", "rss")
-# Fewer values show no shape, and more contestants than colours no lines.
+# Fewer values show no shape, and there are no more lines than colours.
 VALUES_MIN = 3
 CONTESTANTS_MAX = len(palette.CONTESTANTS)
-# An axis whose values are this far apart is logarithmic.
+# An axis whose values span this ratio is logarithmic.
 FAR = 8
-# The metric and the axis along which it should be a line: so much for the server, and so much for each connection.
+# The metric and the axis along which it should be linear: a base for the server, and a slope per connection.
 FITTED: tuple[Metric, str] = ("rss", "load.connections")
 LIMITED = "Hollow: the server was not the limit, so the figure is a bound."
 
 
 class Along(NamedTuple):
-    """The comparisons of one group that differ in one number, by its values, in their order."""
+    """The comparisons of one group that differ in one number, with its values, in order."""
 
     heading: str
     axis: str
@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
 
 def drawings(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Drawing]:
-    """A chart for each metric of each group that is measured along an axis."""
+    """A chart for each metric of each group that varies along an axis."""
     for along in groups(verdicts):
         for metric in SHOWN:
             points = list(_points(along, metric))
@@ -58,7 +58,7 @@ def drawings(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Drawing]:
 
 
 def groups(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Along]:
-    """The groups of comparisons in which one number alone varies."""
+    """The groups of comparisons in which only one number varies."""
     named: dict[str, list[ComparisonVerdict]] = {}
     for found in verdicts:
         named.setdefault(found.name.removesuffix(spelt(found.setting)).strip(), []).append(found)
@@ -104,7 +104,7 @@ def _drawing(along: Along, row: Row, points: Sequence[Point]) -> Drawing:
 
 
 class Fit(NamedTuple):
-    """A straight line through the levels of one contestant: so much without connections, and so much for each."""
+    """A straight line through the levels of one contestant: a base without connections, and a slope per connection."""
 
     slot: int
     slope: float
@@ -122,7 +122,7 @@ def _fits(along: Along, points: Sequence[Point]) -> Iterator[Fit]:
 
 
 def _fit_words(along: Along, fits: Sequence[Fit]) -> str:
-    """What each line says: memory without connections, and for each of them."""
+    """The text of each line: memory without connections, and per connection."""
     parts = (
         f"{along.titles[fit.slot]} {formats.number(fit.intercept)} MiB + {formats.number(fit.slope * 1024)} KiB "
         f"per connection (R² {fit.r_squared:.3f})"
@@ -132,7 +132,7 @@ def _fit_words(along: Along, fits: Sequence[Fit]) -> str:
 
 
 def chart(points: Sequence[Point], fits: Sequence[Fit], x_title: str, y_title: str) -> alt.TopLevelMixin:
-    """Lines with intervals, and dashed ones through what should be straight."""
+    """Lines with intervals, and dashed lines through linear metrics."""
     marks: list[dict[str, Any]] = [
         {
             **point._asdict(),
@@ -142,7 +142,7 @@ def chart(points: Sequence[Point], fits: Sequence[Fit], x_title: str, y_title: s
         for point in points
     ]
     xs = sorted({point.x for point in points})
-    # A straight line is one on straight axes alone.
+    # A straight line is straight only on linear axes.
     is_log = not fits and xs[0] > 0 and xs[-1] / xs[0] >= FAR
     top = max(point.high for point in points)
     low = min(point.low for point in points)

@@ -1,7 +1,7 @@
-"""The frame of a page: one HTML file that loads nothing and runs nothing, and the templates it is made from.
+"""The frame of a page: one HTML file that loads nothing and runs nothing, and its templates.
 
-Its policy forbids both, and allows only the one style sheet by its digest. Every text goes through the template's
-escaping; drawings are let through by `drawing`.
+Its content security policy forbids both and allows only the one style sheet, by its digest. Every text goes through the
+template's escaping; drawings are cleared by `drawing`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from markupsafe import Markup
 from iolab.report import commands, drawing, formats
 from iolab.wording import BOUND_SIGNS
 
-# Texts of the lab that a run was stored with, written before there was a space in front of the sign.
+# Texts stored with older runs, from before the sign had a space in front of it.
 PERCENT = re.compile(r"(?<=\d)%")
 
 
 def policy_of(style: str) -> str:
-    """Nothing may load and nothing may run; the one style sheet is known by its digest."""
+    """The content security policy: nothing loads and nothing runs; the one style sheet is allowed by its digest."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 

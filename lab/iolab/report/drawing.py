@@ -1,7 +1,7 @@
-"""From a chart to SVG that may stand in a page: drawn offline at report time, then let through by name only.
+"""Turns charts into SVG for a page: drawn offline at report time, then filtered by allowlists.
 
-What the drawing library writes is parsed and rebuilt from the elements and attributes listed here; everything else is
-left out. Text stays text. So nothing a server or a plan put into a label can become an element of the page.
+The output of the drawing library is parsed and rebuilt from the elements and attributes listed here; everything else is
+dropped. Text stays text, so no label from a server or a plan can become an element of the page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from iolab.report import palette
 
-# Around a picture that stands alone.
+# The margin of a standalone picture.
 MARGIN = 20
 GAP = 36
 SVG = "http://www.w3.org/2000/svg"
@@ -51,7 +51,7 @@ VALUE = re.compile(r"[-+.,#%()\w\s]*", re.ASCII)
 COORDINATE = re.compile(r"-?\d+\.\d{2,}")
 ROLES = {shade.light: role for role, shade in palette.SHADES.items()}
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-# Control characters are not XML, and with bidirectional overrides a label could pretend to be another one.
+# Control characters are not XML, and bidirectional overrides could make one label look like another.
 UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
@@ -60,12 +60,12 @@ ElementTree.register_namespace("", SVG)
 
 
 def clean(text: str) -> str:
-    """Text from outside with every character that cannot be seen replaced by the one that says so."""
+    """Text from outside with a visible replacement for every invisible character."""
     return UNSEEN.sub("\ufffd", text)
 
 
 def inline(chart: alt.TopLevelMixin, title: str, description: str) -> Markup:
-    """The chart as an SVG element for the page. `description` says in words what is to be seen."""
+    """The chart as an SVG element for the page. `description` is its text alternative."""
     root = _drawn(chart)
     for element in root.iter():
         _take_roles(element)
@@ -80,9 +80,9 @@ def standalone(
     notes: Sequence[str],
     description: str,
 ) -> str:
-    """Charts beside each other as an SVG file with a ground of its own, fit for any page, light or dark.
+    """Charts beside each other as an SVG file with its own background, fit for any page, light or dark.
 
-    Words are wrapped by counting characters, because the font that they will have is not known here.
+    Words are wrapped by counting characters, because the font is not known here.
     """
     roots = [(heading, _drawn(chart)) for heading, chart in panels]
     width = sum(int(float(root.get("width", "0"))) for _, root in roots) + GAP * (len(roots) - 1)
@@ -114,7 +114,7 @@ def standalone(
 def _paragraph(
     parent: ElementTree.Element, text: str, width: int, y: int, *, size: int, role: str, bold: bool = False, x: int = 0
 ) -> int:
-    """Writes lines of text from `y` on and returns where the next may begin."""
+    """Writes lines of text from `y` on and returns the next free `y`."""
     characters = int(width / (size * (0.58 if bold else 0.53)))
     for line in textwrap.wrap(clean(text), characters):
         y += round(size * 1.35)
@@ -127,7 +127,7 @@ def _paragraph(
 
 
 def _drawn(chart: alt.TopLevelMixin) -> ElementTree.Element:
-    # The tests hold every kind of chart against the schema; to do it for each of a page's would take seconds.
+    # Tests validate every kind of chart against the schema; validating each chart of a page would take seconds.
     text = vl_convert.vegalite_to_svg(chart.to_dict(validate=False), vl_version=VEGA_LITE)
     root = ElementTree.fromstring(text)
     _let_through(root)
@@ -180,7 +180,7 @@ def _take_roles(element: ElementTree.Element) -> None:
 
 
 def _label(root: ElementTree.Element, title: str, description: str) -> None:
-    """The names a screen reader says instead of the marks."""
+    """The names that screen readers say instead of the marks."""
     root.set("role", "img")
     for name, text in (("desc", description), ("title", title)):
         element = ElementTree.Element(f"{{{SVG}}}{name}")

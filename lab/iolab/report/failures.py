@@ -1,4 +1,4 @@
-"""Contestants that broke under the load: how, in words, for the place where their bar would be."""
+"""Contestants that broke under the load: how, in words, in place of their bar."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RAN_OUT = {
 
 
 class Broken(NamedTuple):
-    """A contestant that broke at one setting: in how many of its trials, how, and what others published of it."""
+    """A contestant that broke at one setting: in how many of its trials, how, and the published words on it."""
 
     slot: int
     title: str
@@ -46,7 +46,7 @@ class Broken(NamedTuple):
 def broken(
     comparison: Comparison, at: int, done: Mapping[Place, Result], published: Sequence[Published]
 ) -> tuple[Broken, ...]:
-    """The contestants of a comparison that broke, in its order; the first of their broken trials says how."""
+    """The contestants of a comparison that broke, in its order; the first broken trial of each says how."""
     found = []
     for slot, title in enumerate(comparison.titles):
         mine = [result for place, result in sorted(done.items()) if (place.comparison, place.slot) == (at, slot)]
@@ -79,12 +79,12 @@ def _trials(broken: int, trials: int, requests: Sequence[int]) -> str:
 
 
 def _short(requests: Sequence[int]) -> str:
-    """What is written where the bar would be."""
+    """The text in place of the bar."""
     return f"broke at request {min(requests):,}" if requests else "broke"
 
 
 def _published_words(comparison: Comparison, title: str, published: Iterable[Published]) -> Iterable[str]:
-    """What others published of this contestant at this setting in words, as "error"."""
+    """The published words on this contestant at this setting, such as "error"."""
     for row in published:
         if comparison.is_at(row.at):
             words = dict.fromkeys(figure.word for figure in row.figures.get(title, {}).values() if figure.word)

@@ -1,4 +1,4 @@
-"""From a run to the plain figures its page shows: rows of numbers and words, before any drawing or markup."""
+"""The plain figures of a run's page: rows of numbers and words, before any drawing or markup."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from iolab.report.charts import QuantileCurve
 from iolab.results.records import Result, ServerUsage
 from iolab.wording import Bound
 
-# A further quantile needs a hundred thousand requests in each trial.
+# The next quantile needs a hundred thousand requests in each trial.
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
-# The quantiles of a curve: twelve between 90 % and 99 %, as many between any two nines.
+# The quantiles of a curve: twelve from 90 % to 99 %, and as many between any two nines.
 CURVE = tuple(round(1 - 10 ** (-step / 12), 7) for step in range(2, 37))
-# The topology in a machine's record is long on a large machine, so the page leaves it out.
+# The topology of a large machine is long, so the page leaves it out.
 MACHINE_ROWS_MAX = 120
 MACHINE_HIDDEN = ("cpu.topology", "schema")
 
@@ -38,7 +38,7 @@ Counted = Mapping[int, Sequence[Result]]
 
 
 class Figure(NamedTuple):
-    """A median over the trials that count, with its exact order-statistic interval where there are enough."""
+    """A median over the trials that count, with its exact order-statistic interval if there are enough."""
 
     median: float
     low: float | None
@@ -48,8 +48,8 @@ class Figure(NamedTuple):
 class ContestantRow(NamedTuple):
     """The figures of one contestant, each the median over its trials that count.
 
-    Quantiles are in nanoseconds and missing where a trial is too short for them. Sizes are in bytes. `cores` is
-    processor time over wall time. `switches` are context switches per request. `latency_bound` is "at most" where the
+    Quantiles are in nanoseconds; a quantile is missing if a trial is too short for it. Sizes are in bytes. `cores` is
+    processor time over wall time. `switches` are context switches per request. `latency_bound` is "at most" if the
     generator was the limit. `serving` says how many of several processes serve.
     """
 
@@ -78,7 +78,7 @@ class RankRow(NamedTuple):
 
 
 class TrialRow(NamedTuple):
-    """One trial as it is in the record. `state` is counted, not counted, discarded or failed; `reasons` say why.
+    """One trial as recorded. `state` is counted, not counted, discarded or failed; `reasons` say why.
 
     `limited` says that the generator was the limit of this trial.
     """
@@ -97,14 +97,14 @@ class TrialRow(NamedTuple):
 
 
 def counted(plan: Plan, index: int, done: Done) -> Counted:
-    """The trials that the verdict on one comparison was made from, by slot, in the order of their blocks."""
+    """The trials behind the verdict on one comparison, by slot, in the order of their blocks."""
     rows = blocks.used_blocks(plan, index, done)[0].values()
     slots = range(len(plan.comparisons[index].cells))
     return {slot: [row[slot] for row in rows if row[slot] is not None] for slot in slots}  # type: ignore[misc]
 
 
 def contestant_rows(found: ComparisonVerdict, used: Counted) -> list[ContestantRow]:
-    """A row for each contestant of a comparison that has a trial that counts; the best first where they are ranked."""
+    """A row for each contestant with a trial that counts; the best first if they are ranked."""
     costs = {cost.contestant: cost for cost in found.costs}
     rows = [
         _contestant_row(found, slot, results, costs.get(title))
@@ -117,7 +117,7 @@ def contestant_rows(found: ComparisonVerdict, used: Counted) -> list[ContestantR
 
 
 def rank_rows(found: ComparisonVerdict) -> tuple[RankRow, ...]:
-    """The contestants of a ranking, the best first, and then those that have no place in it."""
+    """The contestants of a ranking, the best first, then those without a place."""
     if not found.rankings:
         return ()
     places = {ranking.metric: {row.contestant: row for row in ranking.rows} for ranking in found.rankings}
@@ -133,7 +133,7 @@ def _contestant_row(found: ComparisonVerdict, slot: int, results: Sequence[Resul
     for name in QUANTILES:
         reports = [result.report for result in results if result.report is not None]
         values = [value for report in reports if (value := quantile_ns(report, name)) is not None]
-        # One trial that is too short takes the quantile from the contestant, or the median would mix lengths.
+        # If one trial is too short for a quantile, the contestant has none: the median would mix lengths.
         if len(values) == len(results):
             quantiles[name] = _figure(values)
     servers = [(result.report, result.server) for result in results if result.server is not None]
@@ -164,7 +164,7 @@ def _contestant_row(found: ComparisonVerdict, slot: int, results: Sequence[Resul
 
 
 def _serving(servers: Sequence[ServerUsage]) -> str:
-    """How many of a server's processes serve, in most of its trials; empty of one process."""
+    """How many of a server's processes serve, in most of its trials; empty for a single process."""
     counts = Counter((each.processes_serving, each.processes) for each in servers if each.processes > 1)
     if not counts:
         return ""
@@ -173,9 +173,9 @@ def _serving(servers: Sequence[ServerUsage]) -> str:
 
 
 def quantile_curve(slot: int, results: Sequence[Result]) -> QuantileCurve | None:
-    """The medians over trials of the latency at many quantiles; None where a trial has no histogram.
+    """The medians over trials of the latency at many quantiles; None if a trial has no histogram.
 
-    It ends where the shortest trial has too few requests for more.
+    It ends where the shortest trial has too few requests.
     """
     reports = [result.report for result in results if result.report is not None]
     histograms = [decoded(report.latency_ns.histogram) for report in reports]
@@ -203,7 +203,7 @@ def scaled(figure: Figure, unit: float) -> Figure:
 
 
 def trial_rows(plan: Plan, used: Sequence[Counted], results: Sequence[Result]) -> list[TrialRow]:
-    """Every trial in the order it was run, the discarded and the failed ones with their reasons."""
+    """Every trial in the order it was run, discarded and failed ones with their reasons."""
     places = {result.trial.place for of_slots in used for results in of_slots.values() for result in results}
     return [_trial_row(plan, result, result.trial.place in places) for result in results if plan.holds(result.trial)]
 
@@ -241,7 +241,7 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
 
 
 def limits(plan: Plan) -> list[str]:
-    """What no figure of this run can show."""
+    """What the figures of this run cannot show."""
     cells = [cell for comparison in plan.comparisons for cell in comparison.cells]
     said = [f"What was skipped, {skip.words}: {skip.reason}." for skip in plan.skipped]
     if any(cell.load.rate is None for cell in cells):
@@ -262,7 +262,7 @@ def limits(plan: Plan) -> list[str]:
 
 
 def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> str:
-    """What every contestant of a comparison was asked, in words, and how long the replies were."""
+    """The requests to every contestant of a comparison, in words, and the length of the replies."""
     cell = comparison.cells[0]
     what = _asked(cell.workload)
     if isinstance(cell.workload, HttpWorkload):
@@ -279,7 +279,7 @@ def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> 
 
 
 def _generator(load: Load) -> str:
-    """What makes the load."""
+    """The source of the load."""
     if load.connections == 0:
         return "no load: memory is read while the server rests"
     if load.client is not None:
@@ -301,7 +301,7 @@ def _pattern(load: Load) -> str:
 
 
 def _length(cell: Cell) -> str:
-    """When a trial ends."""
+    """The end of a trial, in words."""
     if cell.load.connections == 0:
         return f"{cell.trial.duration_ms / 1000:g} s"
     if cell.load.client is not None:
@@ -320,7 +320,7 @@ def _path(path: Path) -> str:
 
 
 def _replies(comparison: Comparison, workload: HttpWorkload, seen: Mapping[str, float]) -> str:
-    """The size of HTTP replies. For servers that are commands, only the measured size is known."""
+    """The size of HTTP replies. For commands, only the measured size is known."""
     if all(each.contestant.kind == "named" for each in comparison.cells):
         return f", replies with a body of {workload.reply_bytes} byte{'' if workload.reply_bytes == 1 else 's'}"
     if not seen:
@@ -331,7 +331,7 @@ def _replies(comparison: Comparison, workload: HttpWorkload, seen: Mapping[str, 
     return f", replies with headers of {', '.join(f'{size} from {title}' for title, size in sizes.items())}"
 
 
-# The word for a worker of each kind: one, and several.
+# The noun for a worker of each kind: singular and plural.
 _WORKERS: dict[WorkerKind, tuple[str, str]] = {
     "thread": ("worker", "workers"),
     "process": ("worker process", "worker processes"),
@@ -362,7 +362,7 @@ def machine_rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _flat(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Nested names joined by dots. A list is one line, and each mapping in a list is one."""
+    """Nested names joined by dots. A list is one line, as is each mapping in a list."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}" if name else str(key), inner)
@@ -381,5 +381,5 @@ def _text(value: object) -> str:
 
 
 def words_of(name: str) -> str:
-    """A word of the record, as people write it."""
+    """A word of the record, for display."""
     return name.replace("_", " ")

@@ -1,4 +1,6 @@
-"""What a suite found, sorted by what a reader asks first: what was right, what was wrong and why, what stays open."""
+"""The findings of a suite, in the order of a reader's questions: what was right, what was wrong and why, what is
+open.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from iolab.report.claim_table import TestRow
 
 
 class Finding(NamedTuple):
-    """A claim among the findings: its verdict, its figures, the reason, and where its chart is on the page.
+    """A claim among the findings: its verdict, figures, reason, and whether the page has its chart.
 
-    `folder` is that of the experiment's run, empty where there is none. `beside` are tests that decide nothing and
-    explain something, such as a control.
+    `folder` is that of the experiment's run, empty without one. `beside` are tests without a vote that explain
+    something, such as a control.
     """
 
     id: str
@@ -45,7 +47,7 @@ class Group(NamedTuple):
     slips: tuple[str, ...] = ()
 
 
-# The verdicts under each heading, and what it means.
+# The heading, its verdicts, and their meaning.
 HEADINGS = (
     (
         "What the notes got right",
@@ -67,7 +69,7 @@ HEADINGS = (
 
 
 def groups(found: SuiteResults) -> tuple[Group, ...]:
-    """The findings under their headings; a heading without any is left out."""
+    """The findings under their headings, without empty headings."""
     claims, slips = found.claims, tuple(_slips(found))
     made = []
     for heading, words, about in HEADINGS:
@@ -105,7 +107,7 @@ def _finding(each: SuiteClaim, whole: SuiteResults) -> Finding:
 
 
 def _why(reason: str, evidence: str, published: str) -> str:
-    """The reason without the figures that the evidence has already, or with the published one where there is none."""
+    """The reason without figures that the evidence repeats, or with the published figure if there is no evidence."""
     if not evidence:
         return f"published {published}; {reason}" if published else reason
     figures, _, why = reason.partition(": ")
@@ -113,7 +115,7 @@ def _why(reason: str, evidence: str, published: str) -> str:
 
 
 def _deciding(found: ClaimVerdict) -> int:
-    """The test whose verdict is that of the claim: its place."""
+    """The index of the test whose verdict is the claim's."""
     return next(
         at
         for at, each in enumerate(found.tests)
@@ -122,9 +124,9 @@ def _deciding(found: ClaimVerdict) -> int:
 
 
 def _evidence(row: TestRow, blocks: int | None) -> str:
-    """The figures of a test in a few words: published, measured with its interval, and from how many blocks.
+    """The figures of a test in short: published, measured with its interval, and from how many blocks.
 
-    Empty where nothing was measured.
+    Empty if nothing was measured.
     """
     if not row.measured:
         return ""
@@ -135,7 +137,7 @@ def _evidence(row: TestRow, blocks: int | None) -> str:
 
 
 def _beside(found: ClaimVerdict) -> Iterator[str]:
-    """What tests without a vote show, where they have a figure."""
+    """The figures of tests without a vote."""
     for each in found.tests:
         if each.test.shown and each.value is not None:
             row = claim_table.test_row(each)
@@ -143,7 +145,7 @@ def _beside(found: ClaimVerdict) -> Iterator[str]:
 
 
 def _slips(found: SuiteResults) -> Iterator[str]:
-    """Where the notes contradict themselves: figures that do not follow from the others of their row."""
+    """Contradictions within the notes: figures that do not follow from the others of their row."""
     for run in found.runs.values():
         for row in run.plan.published:
             for title, figures in row.figures.items():
@@ -153,7 +155,7 @@ def _slips(found: SuiteResults) -> Iterator[str]:
 
 
 def _is_wrong(printed: float, figure: Figure) -> bool:
-    """Whether a printed figure is further from what it should be than a digit of its own, by cutting or by rounding."""
+    """Whether a printed figure differs from the correct one by more than its last digit, cut off or rounded."""
     decimals = len(f"{printed:.10g}".partition(".")[2])
     return figure.should_be is not None and abs(figure.should_be - printed) >= 10.0**-decimals
 

@@ -1,4 +1,4 @@
-"""How figures are written on a page: digits that matter, intervals, and counts with their nouns."""
+"""How figures are written on a page: significant digits, intervals, and counts with their nouns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iolab.wording import BOUND_SIGNS
 
 
 def number(value: float) -> str:
-    """Three digits that matter, thousands apart; the zeros at the end stay, so that columns are easy to compare."""
+    """Three significant digits, with thousands separators; trailing zeros stay, so that columns align."""
     if value >= 100:
         return f"{value:,.0f}"
     if value >= 10:
@@ -55,7 +55,7 @@ def count(count: int, noun: str) -> str:
 
 
 def ratio_text(estimate: Estimate) -> str:
-    """A ratio with its interval, as the terminal writes it."""
+    """A ratio with its interval, as on the terminal."""
     return str(estimate.interval)
 
 

@@ -17,14 +17,14 @@ from iolab.report.pictures import Drawing
 ROW = 52
 LABEL = 11
 NAME_MAX = 11
-# Where a winner is not decided its cell is pale.
+# A cell without a decided winner is pale.
 STRONG, PALE = 0.38, 0.1
-# Fewer are no map.
+# The fewest cells of a map.
 CELLS_MIN = 4
 
 
 class GridCell(NamedTuple):
-    """Who serves most at one point, by how much more than the next, and whether that is decided."""
+    """The contestant that serves most at one point, its ratio to the next, and whether that is decided."""
 
     x: Scalar
     y: Scalar
@@ -35,7 +35,7 @@ class GridCell(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A comparison at every point of two axes; where contestants do not fit there is no cell."""
+    """A comparison over two axes, with a cell for each measured point."""
 
     heading: str
     x_axis: str
@@ -46,7 +46,7 @@ class Grid(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Who serves most at how many points."""
+        """How many points each contestant wins."""
         wins = Counter(cell.winner for cell in self.cells)
         parts = ", ".join(f"{winner} at {count}" for winner, count in wins.most_common())
         undecided = sum(not cell.is_decided for cell in self.cells)
@@ -66,7 +66,7 @@ def drawings(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Drawing]:
 
 
 def grids(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Grid]:
-    """A grid for each group of comparisons that have the same contestants and differ in two numbers."""
+    """A grid for each group of comparisons with the same contestants and exactly two numeric axes that vary."""
     groups: dict[tuple[str, tuple[str, ...]], list[ComparisonVerdict]] = {}
     for found in verdicts:
         if not found.ladder and len(found.titles) > 1:
@@ -91,7 +91,7 @@ def _name(axis: str) -> str:
 
 
 def _cell(found: ComparisonVerdict, x_axis: str, y_axis: str) -> GridCell | None:
-    """The best of one comparison; None where nothing was measured."""
+    """The best of one comparison; None if nothing was measured."""
     levels = {title: level for title in found.titles if (level := found.level("throughput", title)) is not None}
     if not levels:
         return None
@@ -108,7 +108,7 @@ def _cell(found: ComparisonVerdict, x_axis: str, y_axis: str) -> GridCell | None
 
 
 def _is_decided(found: ComparisonVerdict, winner: str, second: str) -> bool:
-    """Whether the best serves more than the second beyond chance."""
+    """Whether the best serves significantly more than the second."""
     level = found.level("throughput", second)
     if found.inconclusive is not None or level is None or level.bound != "exact":
         return False
@@ -121,7 +121,7 @@ def _is_decided(found: ComparisonVerdict, winner: str, second: str) -> bool:
 
 
 def chart(grid: Grid) -> alt.TopLevelMixin:
-    """The cells in the colours of their winners, and a line wherever two neighbours have different ones."""
+    """The cells in the colours of their winners, with a line between neighbours whose winners differ."""
     xs, ys = list(grid.xs), list(reversed(grid.ys))
     place = {(cell.x, cell.y): cell for cell in grid.cells}
     rows = [

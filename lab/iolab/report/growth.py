@@ -14,16 +14,16 @@ from iolab.report.pictures import Drawing
 from iolab.results.records import Growth, Result
 from iolab.wording import number
 
-# At the beginning of a trial every server grows: connections are opened. What grows after that part of it is drawn.
+# Every server grows at the beginning of a trial, as connections are opened. Growth after this share of it is drawn.
 BEGINNING = 0.25
 GROWS_BY = 1.05
 SAMPLES_MIN = 4
-# So many points show the shape of a line, however long the trial was.
+# The points of a line, however long the trial was.
 POINTS_MAX = 120
 
 
 class Series(NamedTuple):
-    """One thing that is counted along a trial: its heading, its unit, and by what its figures are divided."""
+    """One quantity counted along a trial: its heading, its unit, and the divisor of its figures."""
 
     name: str
     heading: str
@@ -52,14 +52,14 @@ def drawings(found: ComparisonVerdict, index: int, done: Done) -> Iterator[Drawi
 
 
 def _ends(series: Series, growth: Growth) -> str:
-    """From what to what it grew, in its unit."""
+    """Its first and last value, in its unit."""
     values = getattr(growth, series.name)
     first, last = (formats.number(value / series.scale) for value in (values[0], values[-1]))
     return f"{first} to {last} {series.unit} in {number(growth.times_ns[-1] / 1e9)} s"
 
 
 def growing(of_slots: Mapping[int, Sequence[Result]]) -> Iterator[tuple[Series, dict[int, Growth]]]:
-    """The series that go on growing in the trials of a comparison, and one trial of each contestant, by slot."""
+    """The series that keep growing in the trials of a comparison, and one trial of each contestant, by slot."""
     of_trial = {slot: found for slot, results in of_slots.items() if (found := _longest(results)) is not None}
     for series in SERIES:
         if any(_grows(getattr(growth, series.name)) for growth in of_trial.values()):

@@ -12,7 +12,7 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Plan
 from iolab.report import warning_table
 
-# A headline of more lines is not one.
+# The most lines of a headline.
 LINES_MAX = 6
 SAME = f"the same requests within {stats.EFFECT * 100:.0f} %"
 
@@ -33,7 +33,7 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
 
 
 def _lines(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
-    """A line for each ranking or ladder; of many, one for each sentence, which most settings share first."""
+    """A line for each ranking or ladder; if there are many, one for each sentence, the most common first."""
     if len(verdicts) <= LINES_MAX:
         return [f"{found.name}: {found.sentence}" for found in verdicts]
     places = Counter(found.sentence for found in verdicts)
@@ -42,7 +42,7 @@ def _lines(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
 
 
 def unequal(verdicts: Sequence[ComparisonVerdict], *, warned_only: bool = False) -> list[str]:
-    """What was not the same for all contestants, each fact once with the settings it holds for."""
+    """Differences between contestants that should be equal, each once with the settings it holds for."""
     places: dict[str, list[str]] = {}
     for found in verdicts:
         for line in dict.fromkeys(_unequal(found, warned_only=warned_only)):
@@ -63,7 +63,7 @@ def _unequal(found: ComparisonVerdict, *, warned_only: bool) -> Iterator[str]:
 
 
 def of_claims(judged: Sequence[ClaimVerdict]) -> str:
-    """How the claims were judged, in one line; empty where there are none."""
+    """The verdicts on the claims, in one line; empty without claims."""
     words: dict[str, list[str]] = {}
     for each in judged:
         words.setdefault(each.judgement, []).append(each.claim.id)
@@ -72,7 +72,7 @@ def of_claims(judged: Sequence[ClaimVerdict]) -> str:
 
 
 def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
-    """Where one contestant served more, fewer or the same requests as the other, and between which ratios."""
+    """Where one contestant served more, fewer or the same requests as the other, with the range of ratios."""
     settings = [found for found in verdicts if contestant in found.titles[1:] and found.titles[0] == reference]
     decided = [found.estimate("throughput", contestant, reference) for found in settings if found.inconclusive is None]
     estimates = [each for each in decided if each is not None]
@@ -102,7 +102,7 @@ def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, refer
 
 
 def _largest_sentence(settings: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
-    """The largest decided difference in latency or memory over all settings, where it is large enough to be named."""
+    """The largest decided difference in latency or memory over all settings, if it is large enough to name."""
     named = [(found, each) for found in settings if (each := found.named_difference(contestant, reference)) is not None]
     if not named:
         return ""
@@ -112,13 +112,13 @@ def _largest_sentence(settings: Sequence[ComparisonVerdict], contestant: str, re
 
 
 def _range(group: Sequence[Estimate]) -> str:
-    """The smallest and the largest ratio of a group, each in the direction of more."""
+    """The smallest and the largest ratio of a group, each in the direction of "more"."""
     ratios = sorted((sentences.turned(each)[2] for each in group), key=lambda each: each.ratio)
     return " to ".join(dict.fromkeys(each.alone for each in (ratios[0], ratios[-1])))
 
 
 def discarded_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
-    """Where too many blocks were discarded to say anything, and for what, in one sentence."""
+    """Where too many blocks were discarded for a verdict, and why, in one sentence."""
     places: dict[str, list[str]] = {}
     for found in verdicts:
         places.setdefault(warning_table.discard_reason(found), []).append(found.name)
@@ -139,10 +139,10 @@ def discarded_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str
 
 
 def unfinished(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> list[str]:
-    """What is still missing for the verdict that was planned, a sentence for each reason."""
+    """What the verdict still lacks, a sentence for each reason."""
     total = len(verdicts)
     inconclusive = [found for found in verdicts if found.inconclusive is not None]
-    # Where nothing is conclusive the headline says so already.
+    # If nothing is conclusive, the headline already says so.
     said = [discarded_sentence(inconclusive, total)] if 0 < len(inconclusive) < total else []
     places: dict[str, list[str]] = {}
     for found in verdicts:
@@ -154,7 +154,7 @@ def unfinished(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> list[str]:
 
 
 def where(names: Sequence[str], total: int) -> str:
-    """These settings by name, their common axis once, or in one word when they are all there are."""
+    """These settings by name, their common axis once, or one word for all of them."""
     if len(names) < total or total == 1:
         axes = {name.partition("=")[0] for name in names}
         values = [name.partition("=")[2] for name in names]

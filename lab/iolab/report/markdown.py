@@ -1,4 +1,4 @@
-"""A run as Markdown, short enough for a pull request: the verdict, the claims, the ratios, and what to know besides."""
+"""A run as Markdown, short enough for a pull request: the verdict, the claims, the ratios, and caveats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iolab.report import claim_table, commands, findings, formats, headline, mat
 from iolab.report.drawing import clean
 from iolab.wording import when
 
-# More rows than these are folded away, so that a comment stays short.
+# Tables with more rows are folded away, so that a comment stays short.
 ROWS_MAX = 16
 
 
@@ -54,7 +54,7 @@ def of_suite(found: SuiteResults) -> str:
 
 
 def _verdict(found: Results) -> Iterator[str]:
-    """The verdict of the whole run, a list where it has several lines."""
+    """The verdict of the whole run, as a list if it has several lines."""
     at_a_glance = matrix.summary(list(matrix.matrices(found.verdicts)))
     said = [_text(line) for line in (at_a_glance or headline.headline(found.verdicts)).splitlines()]
     if found.claims:
@@ -70,7 +70,7 @@ def _claim(found: ClaimVerdict) -> tuple[str, ...]:
 
 
 def _ratios(found: ComparisonVerdict) -> Iterator[tuple[str, ...]]:
-    """A row for each two that are compared: the ratio of every metric, bold where it differs."""
+    """A row for each compared pair: the ratio of every metric, bold if it differs."""
     pairs = dict.fromkeys((each.contestant, each.reference) for each in found.estimates)
     for contestant, reference in pairs:
         cells = []
@@ -83,7 +83,7 @@ def _ratios(found: ComparisonVerdict) -> Iterator[tuple[str, ...]]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table; nothing without rows, and folded away where they are many."""
+    """A table; empty without rows, and folded away if it has many."""
     body = ["| " + " | ".join(cell or "–" for cell in row) + " |" for row in rows]
     if not body:
         return []
@@ -94,7 +94,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Words from outside, without what would be markup."""
+    """Text from outside without markup."""
     plain = clean(text)
     for sign in "\\`*_[]<>|":
         plain = plain.replace(sign, f"\\{sign}")
@@ -107,7 +107,7 @@ def _end(began: str, again: Sequence[str]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """Text as code in a line; a fence of more backticks than it has in a row ends it nowhere else."""
+    """Text as inline code, in a fence longer than any run of backticks in the text."""
     plain = " ".join(clean(text).split())
     fence = "`" * (1 + max(map(len, re.findall("`+", plain)), default=0))
     return f"{fence} {plain} {fence}" if "`" in plain else f"`{plain}`"

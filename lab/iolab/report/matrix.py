@@ -12,10 +12,10 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import METRICS
 from iolab.wording import BOUND_SIGNS
 
-# From these shares of the best on, a cell has one more step of shade.
+# The shares of the best at which a cell's shade gets one step darker.
 STEPS = (0.2, 0.5, 0.8, 0.95)
 NOTHING = "–"
-# More contestants are not named in the head of a page.
+# The most contestants named in the head of a page.
 NAMED_MAX = 5
 
 
@@ -44,7 +44,7 @@ class Matrix(NamedTuple):
 
 
 def matrices(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Matrix]:
-    """A matrix for each metric that contestants are ranked by, where two settings or more have a ranking."""
+    """A matrix for each metric that contestants are ranked by, if two settings or more have a ranking."""
     many = [found for found in verdicts if found.rankings]
     metrics = dict.fromkeys(ranking.metric for found in many for ranking in found.rankings)
     for metric in metrics if len(many) > 1 else ():
@@ -53,7 +53,7 @@ def matrices(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Matrix]:
 
 
 def summary(found: Sequence[Matrix]) -> str:
-    """Which contestants are ranked first at how many settings, a line for each metric: the head of the page."""
+    """Which contestants rank first at how many settings, a line for each metric: the head of the page."""
     lines = []
     for each in found:
         firsts = [(sum(cell.is_first for cell in row.cells), row.title) for row in each.rows]
@@ -80,13 +80,13 @@ def _matrix(heading: str, ranked: Sequence[tuple[str, Ranking]]) -> Matrix:
 
 
 def _mean_share(title: str, places: Sequence[dict[str, Ranked]]) -> float:
-    """The mean share of the best, of logarithms; one that is at fewer settings comes after those at more."""
+    """The geometric mean of the shares of the best; contestants at fewer settings come after those at more."""
     shares = [math.log(_share(place[title])) for place in places if title in place]
     return statistics.fmean(shares) - 1_000 * (len(places) - len(shares)) if shares else -math.inf
 
 
 def _share(row: Ranked) -> float:
-    """How near to the best: 1 is the best, also where less is better."""
+    """The share of the best: 1 is the best, also for metrics where less is better."""
     return min(row.ratio, 1 / row.ratio)
 
 
@@ -99,5 +99,5 @@ def _cell(row: Ranked | None) -> MatrixCell:
 
 
 def _digits(ratio: float) -> str:
-    """Two digits that matter, as a cell has room for."""
+    """Two significant digits, which fit a cell."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"

@@ -1,4 +1,4 @@
-"""A run as one HTML document: question and verdict, what to know before believing them, then the figures."""
+"""A run as one HTML document: question and verdict, then caveats, then the figures."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ from iolab.results import layout
 from iolab.results.records import Result
 from iolab.wording import BOUND_SIGNS
 
-# Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a
-# second to make and some kilobytes to load, and no reader scrolls through more.
+# Once comparisons need more drawings than this together, the rest get only their tables: each drawing takes a tenth of
+# a second to make and some kilobytes to load, and no reader scrolls through more.
 DRAWINGS_MAX = 120
-# The drawings of a comparison besides one over time for each contestant: of levels, context switches, percentiles and
-# the price of a request.
+# Drawings of a comparison besides one over time for each contestant: levels, context switches, percentiles and the
+# price of a request.
 DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 3
-# Trials beyond these are left to the record: a browser lays out a table as a whole.
+# The most trials on the page, the rest stay in the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
-# The record of a run, which is beside its report.
+# The files of the run's record, beside the report.
 RAW = (layout.TRIALS, layout.PLAN, layout.MACHINE)
-# Lines of a fact in the box above the charts; the rest of them are folded away. What was not equal comes first.
+# Lines of a fact in the box above the charts before the rest is folded away. Inequalities come first.
 LINES_MAX, UNEQUAL_MAX = 3, 8
-# A line that a person wrapped in the file goes on; only an item of a list begins a line of its own.
+# A newline that only wraps a line in the file; list items begin lines of their own.
 WRAPPED = re.compile(r"\n(?![ \t]*[-*] )")
 
 
 class ComparisonPart(NamedTuple):
-    """One comparison as the page shows it. `named` says what the contestants are that have a label."""
+    """One comparison on the page. `named` pairs each label with its contestant."""
 
     draws: bool
     found: ComparisonVerdict
@@ -178,7 +178,7 @@ def _part(
 
 
 def _limited(found: ComparisonVerdict) -> list[str]:
-    """Which contestants the server did not limit, and what did; what latency-bound cells compare comes first."""
+    """Which contestants were limited by something other than the server, and by what; latency-bound ones come first."""
     limited = {title: limit for title, limit in found.limits.items() if not limit.kind.is_ranked}
     waited = [title for title, limit in limited.items() if limit.kind is Bottleneck.LATENCY]
     which = "" if len(waited) == len(found.titles) else f" ({', '.join(waited)})"
@@ -190,7 +190,7 @@ def _limited(found: ComparisonVerdict) -> list[str]:
 
 
 def _words_together(verdicts: Sequence[ComparisonVerdict]) -> str:
-    """What the words on the ratios of this page are worth together; empty where there are none."""
+    """The joint error rate of the words on this page's ratios; empty without ratios."""
     of_page = [each for found in verdicts for each in found.estimates]
     ratios = [each for each in of_page if each.p_holm is not None]
     if not ratios:
@@ -211,7 +211,7 @@ def _words_together(verdicts: Sequence[ComparisonVerdict]) -> str:
 
 
 def _left_out(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
-    """Who took no part, why, and where, a line for each reason."""
+    """Contestants that took no part, why, and where, a line for each reason."""
     places: dict[tuple[str, str], list[str]] = {}
     for found in verdicts:
         for title, why in found.left_out.items():
@@ -224,7 +224,7 @@ def _left_out(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
 
 
 def _discarded_words(verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> str:
-    """How many trials were discarded and which warnings there are, in one sentence: those of the verdicts."""
+    """How many trials were discarded and which warnings the verdicts have, in one sentence."""
     discarded = sum(result.discarded for result in results)
     warned = sum(bool(result.warnings) for result in results if not result.discarded)
     words = {each.warning.word for found in verdicts for each in found.warnings if not each.warning.discards}
@@ -241,7 +241,7 @@ def _discarded_words(verdicts: Sequence[ComparisonVerdict], results: Sequence[Re
 
 
 def _identity(machine: Mapping[str, Any], results: Sequence[Result]) -> list[tuple[str, str]]:
-    """Which builds were measured, from the record of the machine and from what the processes said of themselves."""
+    """Which builds were measured, from the record of the machine and the processes' own reports."""
     engine = machine.get("engine")
     rows = [(f"engine {key}", str(value)) for key, value in engine.items()] if isinstance(engine, dict) else []
     said = dict.fromkeys(r.report.build for r in results if r.report is not None)
@@ -255,7 +255,7 @@ def _identity(machine: Mapping[str, Any], results: Sequence[Result]) -> list[tup
 
 
 def _python(said: PythonState | None) -> str:
-    """An interpreter in few words; empty where a server says none."""
+    """A short description of an interpreter; empty if a server reports none."""
     if said is None:
         return ""
     built = "with" if said.gil_built else "without"

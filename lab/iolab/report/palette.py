@@ -1,7 +1,7 @@
 """The colours of a report, each by its role, in light and in dark.
 
-Charts are drawn once, in the light colours. When a drawing goes into the page each colour becomes a class of its role,
-so that one drawing serves both schemes and print, without any script.
+Charts are drawn once, in the light colours. In the page each colour becomes a class of its role, so that one drawing
+serves both schemes and print, without any script.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Shade(NamedTuple):
-    """One role's colour on a light and on a dark ground, as #rrggbb. No two roles share a light colour."""
+    """One role's colour on a light and on a dark background, as #rrggbb. No two roles share a light colour."""
 
     light: str
     dark: str
@@ -50,7 +50,7 @@ def contestant(slot: int) -> str:
 
 
 def css() -> str:
-    """The roles as variables, dark where the reader's screen is, and the classes that drawings use."""
+    """The roles as CSS variables, dark in dark mode, and the classes that drawings use."""
     lights = "".join(f"--{role}:{shade.light};" for role, shade in SHADES.items())
     darks = "".join(f"--{role}:{shade.dark};" for role, shade in SHADES.items())
     classes = "".join(f".f-{role}{{fill:var(--{role})}}.s-{role}{{stroke:var(--{role})}}" for role in SHADES)

@@ -1,4 +1,4 @@
-"""A run as one SVG file that stands alone, as for the head of a README: its ratios with their intervals."""
+"""A run as one standalone SVG file, such as for the head of a README: its ratios with their intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = f"Dot and bar: ratio and its 95 % interval; full where it differs. Line: n
 
 
 def ratios_svg(run: Results) -> str:
-    """Requests per second and CPU per request over all comparisons; raises StoreError when there is none yet."""
+    """Requests per second and CPU per request over all comparisons; raises StoreError if there is none yet."""
     plan, verdicts = run.plan, run.verdicts
     panels, said = [], []
     for metric in RANKED_BY:
@@ -36,7 +36,7 @@ def ratios_svg(run: Results) -> str:
 
 
 def _circumstances(run: Results) -> str:
-    """The machine, the day of the first trial and how much was run, as far as the record says."""
+    """The machine, the day of the first trial and how much was run, as far as recorded."""
     plan, cpu, system = run.plan, run.machine.get("cpu"), run.machine.get("system")
     parts = []
     if isinstance(cpu, Mapping) and cpu.get("model"):

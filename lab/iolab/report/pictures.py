@@ -27,7 +27,7 @@ class Drawing(NamedTuple):
 
 
 def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[charts.RatioRow]:
-    """The ratios of one metric as rows of a chart; those that a limit leaves unknown are not drawn."""
+    """The ratios of one metric as rows of a chart, without those that a limit leaves unknown."""
     verdicts = list(verdicts)
     pair = only_pair(verdicts)
     return [
@@ -47,14 +47,16 @@ def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[ch
 
 
 def _ratio_label(found: ComparisonVerdict, estimate: Estimate, *, alone: bool) -> str:
-    """The label of a ratio: the setting if all are of one pair; in a ladder the rung, whose reference is above it."""
+    """The label of a ratio: the setting if all ratios are of one pair; in a ladder the rung, whose reference is above
+    it.
+    """
     if alone:
         return found.name
     return estimate.contestant if found.ladder else f"{estimate.contestant} / {estimate.reference}"
 
 
 def only_pair(verdicts: Iterable[ComparisonVerdict]) -> str | None:
-    """Contestant / reference when all ratios are of the same two; a chart then says it once."""
+    """Contestant / reference if all ratios have the same two; the chart then names them once."""
     pairs = {f"{each.contestant} / {each.reference}" for found in verdicts for each in found.estimates}
     return pairs.pop() if len(pairs) == 1 else None
 
@@ -101,7 +103,9 @@ def ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
 def level_drawings(
     found: ComparisonVerdict, rows: Sequence[ContestantRow], broken: Sequence[Broken], used: figures.Counted
 ) -> Iterable[Drawing]:
-    """The trials of each contestant by each metric, and its latencies; of one that broke, how, instead of its bar."""
+    """The trials of each contestant by each metric, and its latencies; a broken contestant's bar is replaced by how it
+    broke.
+    """
     for metric, shown in COMPARED.items():
         levels = [level for level in found.levels if level.metric == metric]
         if levels and not shown.is_time:

@@ -1,4 +1,4 @@
-"""The price of a request: the server's processor time, split into its own and the kernel's, as stacked bars."""
+"""The price of a request: the server's processor time, split into user and system time, as stacked bars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iolab.report.pictures import Drawing
 
 HEADING = "Server CPU per request, µs"
 CAPTION = "The whole bar is exact. The kernel samples its split by its tick, over all trials that count."
-# What a bar consists of, from the left: the colour of each is that of a contestant's place, as in the legend.
+# The parts of a bar, from the left, with the colours of contestants' places, as in the legend.
 PARTS = ("user", "kernel")
 
 
@@ -27,9 +27,9 @@ class Bar(NamedTuple):
 
 
 def bars(found: ComparisonVerdict, used: Counted) -> Iterator[Bar]:
-    """The median price of each contestant, and the shares of its parts over all trials that count.
+    """The median price of each contestant, split by the shares of its parts over all trials that count.
 
-    The tick that samples the split is as long as thousands of requests, so that of one trial alone says little.
+    The tick that samples the split is as long as thousands of requests, so a single trial's split says little.
     """
     for slot, title in enumerate(found.titles):
         level = found.level("cpu_per_request", title)
@@ -42,7 +42,7 @@ def bars(found: ComparisonVerdict, used: Counted) -> Iterator[Bar]:
 
 
 def drawings(found: ComparisonVerdict, used: Counted) -> Iterator[Drawing]:
-    """The chart of a comparison, where its trials have what it takes."""
+    """The chart of a comparison, if its trials have the figures."""
     drawn = list(bars(found, used))
     if drawn:
         said = "; ".join(f"{bar.title} {_words(bar)}" for bar in drawn)
@@ -55,7 +55,7 @@ def _words(bar: Bar) -> str:
 
 
 def chart(drawn: Sequence[Bar]) -> alt.TopLevelMixin:
-    """A bar a contestant, its parts beside each other."""
+    """A bar for each contestant, its parts beside each other."""
     segments: list[dict[str, Any]] = []
     for at, bar in enumerate(drawn):
         begin = 0.0

@@ -1,4 +1,4 @@
-"""Published tables with what was measured here beside every figure, and the ratios that alone may be compared."""
+"""Published tables with the measurement beside every figure, and the ratios, the only figures to compare."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIGITS = 4
 
 
 class PublishedCell(NamedTuple):
-    """One figure, as it was published and as it was measured here; `note` is what the source contradicts itself in."""
+    """One figure as published and as measured; `note` describes a contradiction within the source."""
 
     published: str
     measured: str
@@ -27,7 +27,7 @@ class PublishedCell(NamedTuple):
 
 
 class PublishedRow(NamedTuple):
-    """One contestant of a published row. The two ratios are to the first row of the table, there and here."""
+    """One contestant of a published row. The two ratios are to the first row of the table, published and measured."""
 
     id: str
     contestant: str
@@ -39,7 +39,7 @@ class PublishedRow(NamedTuple):
 
 
 class PublishedTable(NamedTuple):
-    """Published rows with the columns that they have among them. `of` names the metric of the ratios."""
+    """Published rows with the columns that any of them has. `of` names the metric of the ratios."""
 
     title: str
     heads: tuple[str, ...]
@@ -49,7 +49,7 @@ class PublishedTable(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """One contestant of a published row, beside one of our comparisons; None where no comparison has it."""
+    """One contestant of a published row, beside one of our comparisons; None if none has it."""
 
     row: Published
     contestant: str
@@ -62,7 +62,7 @@ def tables(
     broken: Sequence[Sequence[Broken]],
     processors: int | None,
 ) -> tuple[PublishedTable, ...]:
-    """The published rows of a plan as tables: one, or one for each title of comparisons that a row is beside."""
+    """The published rows of a plan as tables: one, or one for each comparison title that a row belongs to."""
     of_title: dict[str, list[_Line]] = {}
     several = any(len(_beside(plan, row)) > 1 for row in plan.published)
     for row in plan.published:
@@ -113,7 +113,7 @@ def _table(
 
 
 def notes(plan: Plan) -> tuple[str, ...]:
-    """What is to be said of published rows."""
+    """Notes on published rows."""
     return tuple(f"{row.id}: {row.note}" for row in plan.published if row.note)
 
 
@@ -143,7 +143,7 @@ def _cell(line: _Line, metric: Metric, measured: float | None) -> PublishedCell:
 
 
 def _published(figure: Figure, scale: float) -> str:
-    """A figure as the source prints it; and what follows from its others, where that is another."""
+    """A figure as the source prints it, and the corrected one if it differs."""
     if figure.value is None:
         return figure.word
     should = "" if figure.should_be is None else f" (should be {number(figure.should_be / scale, DIGITS)})"

@@ -1,4 +1,4 @@
-"""Requests per second over the workers of a server, with the law of its contention and coherence drawn through them."""
+"""Requests per second over the workers of a server, with the fitted curve of contention and coherence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CAPTION = (
 def drawings(scalings: Sequence[Scaling]) -> Iterator[Drawing]:
     """A chart for each setting of the other axes at which a law was fitted."""
     for heading in dict.fromkeys(each.heading for each in scalings):
-        # One without a law keeps its colour, so that each contestant has the same colour in all charts of a page.
+        # A contestant without a fit keeps its colour, so that colours are the same in all charts of a page.
         mine = [each for each in scalings if each.heading == heading][:CONTESTANTS_MAX]
         legend = tuple((slot, each.contestant) for slot, each in enumerate(mine) if each.law is not None)
         if not legend:
@@ -57,7 +57,7 @@ def chart(scalings: Sequence[Scaling]) -> alt.TopLevelMixin:
         base.mark_point(size=44, strokeWidth=1.5, opacity=1).encode(y=alt.Y("rate:Q", scale=y_scale, axis=y_axis)),
     ]
     for is_law, dashes in ((True, [4, 3]), (False, [1, 3])):
-        # What is above all that was measured is not drawn.
+        # Curves are cut off above the highest measured value.
         shown = [each for each in curves if each["is_law"] == is_law and each["rate"] <= 1.06 * top]
         line = alt.Chart(charts.data_of(shown)).mark_line(strokeWidth=1, strokeDash=dashes)
         y = alt.Y("rate:Q", scale=y_scale, axis=y_axis)
@@ -75,7 +75,7 @@ def _points(scalings: Sequence[Scaling]) -> Iterator[dict[str, Any]]:
 
 
 def _curves(scalings: Sequence[Scaling]) -> Iterator[dict[str, Any]]:
-    """The law of each contestant, and beside it what its workers would serve without contention and coherence."""
+    """The fitted curve of each contestant, and the curve without contention and coherence."""
     for slot, each in enumerate(scalings):
         if each.law is None:
             continue

@@ -1,4 +1,4 @@
-"""A run of a suite as one HTML document: findings first, each with its evidence, then claims, tables and charts."""
+"""A run of a suite as one HTML document: findings with their evidence first, then claims, tables and charts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from iolab.wording import when
 
 
 class ExperimentPart(NamedTuple):
-    """One experiment of a suite as its page shows it; `folder` is that of its own report, beside the suite's."""
+    """One experiment of a suite on the page; `folder` is that of its own report, beside the suite's."""
 
     name: str
     question: str
@@ -40,7 +40,7 @@ class ExperimentPart(NamedTuple):
 
 
 class PartOfPage(NamedTuple):
-    """One part of a suite: its claims as rows, the charts of those that have one by their ids, its experiments."""
+    """One part of a suite: its claims as rows, the ids of claims with a chart, its experiments."""
 
     part: Part
     claims: tuple[ClaimRow, ...]
@@ -75,7 +75,7 @@ def render(found: SuiteResults) -> str:
 
 
 def _missing(found: SuiteResults) -> tuple[str, ...]:
-    """The experiments that have not been run to their end, though the run has them."""
+    """The experiments of the run that have not finished."""
     asked = found.record.suite.experiments(quick=found.record.is_quick)
     return tuple(name for name in asked if name not in found.runs)
 

@@ -41,7 +41,7 @@ def lines(plan: Plan, index: int, done: figures.Done) -> dict[int, list[Line]]:
 
 
 def _line(slot: int, report: Report, *, discarded: bool) -> Line:
-    """The series in the batches of five that the rules of a trial look at; the middle of each is its time."""
+    """The series in the batches of five that the rules of a trial use; the middle of each is its time."""
     intervals = report.intervals
     whole = len(intervals.completed) // trial.BATCH * trial.BATCH
     batches = np.asarray(intervals.completed[:whole], dtype=np.float64).reshape(-1, trial.BATCH).sum(axis=1)

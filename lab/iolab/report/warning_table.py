@@ -1,4 +1,4 @@
-"""The warnings of a run as a table, and in words for which of them most trials were discarded."""
+"""The warnings of a run as a table, and the warning that discarded most trials, in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iolab.plan.plan import Plan
 from iolab.report.figures import words_of
 from iolab.results.records import Result
 
-# More contestants than this have no column each in the table of warnings.
+# With more contestants, the table of warnings has no column for each.
 WARNING_COLUMNS_MAX = 4
 
 
@@ -25,7 +25,7 @@ class WarningRow(NamedTuple):
 
 
 class WarningDetail(NamedTuple):
-    """One warning or failure of one contestant at one setting, with the figures of its first appearance."""
+    """One warning or failure of one contestant at one setting, with the figures of its first occurrence."""
 
     comparison: str
     contestant: str
@@ -35,9 +35,9 @@ class WarningDetail(NamedTuple):
 
 
 class WarningTable(NamedTuple):
-    """All warnings of a run: those of its trials, and unequal replies, which are of a whole comparison.
+    """All warnings of a run: those of its trials, and unequal replies, which belong to a whole comparison.
 
-    `titles` are the heads of the columns of counts: a contestant each, or one for all where they are many.
+    `titles` are the heads of the columns of counts: one for each contestant, or one for all if there are many.
     """
 
     titles: tuple[str, ...]
@@ -47,7 +47,7 @@ class WarningTable(NamedTuple):
 
 
 def warning_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> WarningTable:
-    """Warnings by contestant over all settings, those that discard a trial first, and each with its place below."""
+    """Warnings by contestant over all settings, those that discard a trial first, each with its settings."""
     trials = Counter(plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results)
     titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
     columns = titles if len(titles) <= WARNING_COLUMNS_MAX else ("Trials",)
@@ -89,7 +89,7 @@ def warning_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Se
 
 
 def discard_reason(found: ComparisonVerdict) -> str:
-    """The warning for which most trials of a comparison are discarded, in words."""
+    """The warning that discarded most trials of a comparison, in words."""
     counts: Counter[str] = Counter()
     for each in found.warnings:
         if each.warning.discards:

@@ -1,4 +1,4 @@
-"""Stored trials as tables for other tools: a row each, in plain units that the names of the columns state."""
+"""Stored trials as tables for other tools: a row each, in plain units that the column names state."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Record = TypeVar("Record")
 
 
 class Column(NamedTuple, Generic[Record]):
-    """A column of a table: its name with the unit last, its type in SQL, what it is, and how a record gives it.
+    """A column of a table: its name with the unit last, its SQL type, its meaning, and how to read it from a record.
 
-    A TIMESTAMP is read as ISO 8601. What a record does not have is None.
+    A TIMESTAMP is read as ISO 8601. A value that a record lacks is None.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """A trial and what its plan says of it. `processors` are those of its machine, None where unknown."""
+    """A trial and its plan. `processors` are those of its machine, None if unknown."""
 
     plan: Plan
     result: Result
@@ -66,7 +66,7 @@ class StoredTrial:
 
     @cached_property
     def cell(self) -> Cell:
-        """What the trial ran."""
+        """The cell of the trial."""
         return self.plan.cell(self.result.trial)
 
     @cached_property
@@ -104,7 +104,7 @@ def _rate_per_s(result: Result) -> float | None:
 
 
 def _cpu_per_request_ns(result: Result) -> float | None:
-    """The server's processor time over the requests that were answered, by whichever client counted them."""
+    """The server's processor time per answered request, whichever client counted the requests."""
     requests = _requests(result)
     return result.server.cpu_ns / requests if result.server is not None and requests else None
 
@@ -140,7 +140,7 @@ def _metric(row: Row) -> Column[StoredTrial]:
     )
 
 
-# What a trial is called within its run.
+# The columns that identify a trial within its run.
 NAMES: tuple[Column[StoredTrial], ...] = (
     Column("comparison", "VARCHAR", "name of the comparison, from the axes", lambda trial: trial.comparison.name),
     Column("contestant", "VARCHAR", "name of the contestant", lambda trial: trial.contestant),
@@ -190,7 +190,7 @@ _RECORDED: tuple[Column[StoredTrial], ...] = (
         lambda result: result.noise and result.noise.core_to_core_ns and max(result.noise.core_to_core_ns),
     ),
 )
-# What the record holds as it is has its column already.
+# Leaves out metrics that already have a column from the record.
 FIGURES: tuple[Column[StoredTrial], ...] = (
     *_RECORDED,
     *(_metric(row) for row in METRICS.values() if row.column not in {column.name for column in _RECORDED}),
@@ -198,7 +198,7 @@ FIGURES: tuple[Column[StoredTrial], ...] = (
 
 
 def trial_rows(plan: Plan, results: Iterable[Result], processors: int | None = None) -> list[dict[str, Any]]:
-    """One row a trial, discarded ones too, which have a reason. What a trial did not measure is None."""
+    """One row for each trial, discarded ones too, with a reason. A value that a trial did not measure is None."""
     axes = list(dict.fromkeys(axis for comparison in plan.comparisons for axis in comparison.setting))
     trials = (StoredTrial(plan, result, processors) for result in results if plan.holds(result.trial))
     return [
@@ -210,7 +210,7 @@ def trial_rows(plan: Plan, results: Iterable[Result], processors: int | None = N
 
 
 def csv_of(table: Table) -> str:
-    """A header and the rows, as RFC 4180 writes them but with line feeds alone. None is an empty field."""
+    """A header and the rows in the format of RFC 4180, but with line feeds alone. None is an empty field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
@@ -219,19 +219,19 @@ def csv_of(table: Table) -> str:
 
 
 def json_of(table: Table) -> str:
-    """A JSON array with an object for each row, in a line of its own."""
+    """A JSON array with one object for each row, each on its own line."""
     rows = (dict(zip(table.columns, map(_plain, row), strict=True)) for row in table.rows)
     return "[" + ",".join(f"\n{json.dumps(row, ensure_ascii=False)}" for row in rows) + "\n]\n"
 
 
 def cell_text(value: Any) -> Any:
-    """A value for a field of text: truth values, lists and the like are written as in JSON."""
+    """A value for a field of text: booleans, lists and the like are written as in JSON."""
     plain = value if isinstance(value, float) else _plain(value)
     return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list | bool) else plain
 
 
 def _plain(value: Any) -> Any:
-    """A value of SQL as one of JSON. What is not a number there, as infinity, is null."""
+    """An SQL value as a JSON one. Numbers that JSON lacks, such as infinity, become null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The files of a run's folder that are replaced as a whole, and what to say when a file cannot be written or read."""
+"""Files of a run's folder that are replaced as a whole, and the errors for files that cannot be written or read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def write_file(path: Path, text: str) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces a file: readers see all of the old content or all of the new; raises StoreError.
 
-    The content goes to a file beside it, which is synced and then renamed. A pipe or a device is refused: it would be
-    replaced too, and root would lose /dev/null.
+    The content is written to a file beside it, synced and then renamed. A pipe or a device is refused: the rename would
+    replace it, and root would lose /dev/null.
     """
     try:
         if path.exists() and not path.is_file():
@@ -42,7 +42,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it; raises StoreError."""
+    """Makes a folder and its parents; raises StoreError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -50,7 +50,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove_folder(folder: Path, names: Iterable[str]) -> None:
-    """Removes a run that has no record: these files, and the folder if it is empty then."""
+    """Removes a run that has no record: these files, and the folder if it is then empty."""
     with suppress(OSError):
         for name in names:
             (folder / name).unlink(missing_ok=True)

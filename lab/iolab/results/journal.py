@@ -29,7 +29,7 @@ from iolab.results.files import unread, unwritten
 
 # A line holds a report with its histogram and series: some 20 KiB. A far longer one is no record.
 LINE_BYTES_MAX = 16 << 20
-# What ends a line after the record's own last field.
+# The end of a line after the record's own last field.
 CHECKSUM = b',"crc32":"%08x"}\n'
 CHECKSUM_BYTES = len(CHECKSUM % 0)
 
@@ -37,7 +37,7 @@ Record = TypeVar("Record", bound=Frozen)
 
 
 class Stored(NamedTuple, Generic[Record]):
-    """A whole record of a file, the number of its line (from 1), and the offset at which that line ends."""
+    """A whole record of a file, the number of its line (from 1), and the offset of that line's end."""
 
     record: Record
     line: int
@@ -46,7 +46,7 @@ class Stored(NamedTuple, Generic[Record]):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A file of records, open and locked. Get one from `opened`."""
+    """A file of records, open and locked; from `opened`."""
 
     path: Path
     _file: int
@@ -63,28 +63,28 @@ class Journal:
             _write_whole(self._file, line_of(record.model_dump_json().encode()))
             os.fsync(self._file)
         except OSError as error:
-            # Where even this fails, a torn line remains, and its checksum shows it.
+            # If even this fails, a torn line remains, which its checksum reveals.
             with suppress(OSError):
                 os.ftruncate(self._file, end)
             raise unwritten(self.path, error) from error
 
     def cut(self, end: int) -> None:
-        """Drops everything from this offset on; raises StoreError."""
+        """Drops everything after this offset; raises StoreError."""
         try:
             os.ftruncate(self._file, end)
         except OSError as error:
             raise unwritten(self.path, error) from error
 
     def cut_torn_line(self) -> None:
-        """Drops a last line without its end, which a crash left: the next record must begin a line of its own."""
+        """Drops an unfinished last line, left by a crash: the next record must begin a line of its own."""
         self.cut(self.path.read_bytes().rfind(b"\n") + 1)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Journal]:
-    """Opens a file of records for writing, and makes it if it is not there.
+    """Opens a file of records for writing, creating it if necessary.
 
-    Raises StoreError when it cannot be written, and when another process is writing it.
+    Raises StoreError if it cannot be written, and if another process is writing it.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -101,12 +101,12 @@ def opened(path: Path) -> Iterator[Journal]:
 
 
 def read(path: Path, kind: type[Record], faults: list[str]) -> Iterator[Stored[Record]]:
-    """The whole records of a file, none where there is no file; adds a sentence to `faults` on each of its other lines.
+    """The whole records of a file, empty if it does not exist; adds a sentence to `faults` for each other line.
 
-    The sentence names the file without its folder: a report shows it, and is the same wherever the run is.
+    The sentence names the file without its folder, so that a report is the same wherever the run is.
 
-    Raises StoreError when it cannot be read. It needs no lock: a line that is being written looks torn, and is whole
-    the next time.
+    Raises StoreError if it cannot be read. It needs no lock: a line that is being written looks torn, and is whole the
+    next time.
     """
     try:
         text = path.read_bytes()
@@ -125,7 +125,7 @@ def read(path: Path, kind: type[Record], faults: list[str]) -> Iterator[Stored[R
 
 
 def line_of(record: bytes) -> bytes:
-    """The line that holds a record, given as its JSON: an object of at least one field."""
+    """The line for a record, given as its JSON: an object of at least one field."""
     return record[:-1] + CHECKSUM % zlib.crc32(record)
 
 
@@ -141,7 +141,7 @@ def _record_of(line: bytes, kind: type[Record]) -> Record | str:
 
 
 def _json_of(line: bytes) -> bytes | None:
-    """The record of a line as its JSON; None where the line is torn or altered in any byte."""
+    """The record of a line as its JSON; None if the line is torn or altered in any byte."""
     if len(line) > LINE_BYTES_MAX:
         return None
     record = line[:-CHECKSUM_BYTES] + b"}"

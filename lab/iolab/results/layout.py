@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# The folder of all runs, from the working directory.
+# The folder of all runs, relative to the working directory.
 RUNS = Path("runs")
 
 # The file that makes a folder a run: of a comparison or an experiment, of a search for a capacity, or of a suite.
@@ -12,5 +12,5 @@ PLAN, QUESTION, SUITE = "plan.json", "question.json", "suite.json"
 # The rest of its record.
 MACHINE, TRIALS, COUNTS, PROBES = "machine.json", "trials.jsonl", "costs.jsonl", "probes.jsonl"
 MINUTES = "minutes.jsonl"
-# What is made from the record, and is no part of it.
+# Files made from the record, and no part of it.
 SUMMARY, REPORT = "summary.json", "report.html"

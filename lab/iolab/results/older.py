@@ -1,7 +1,7 @@
-"""Runs that an earlier version stored, in the form of today: the one place that knows how cells were stored then.
+"""Reads runs that an earlier version stored: only this file knows the older form of cells.
 
 A cell was flat: `connections`, `workers`, `warmup_ms` beside each other, and its key was a digest over all of it. Such
-a run is read and judged; to measure it again begins a new one, as after any change of the engine.
+a run can be read and judged; measuring it again begins a new one, as after any change of the engine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from iolab.plan import older_claims
 from iolab.plan.settings import Cell, digest_of, nested
 
-# The settings of a flat cell by their names of today, and the axes that were named by them.
+# The settings of a flat cell by their present names, and the axes with the older names.
 NAMES = {
     "connections": "load.connections",
     "driver": "load.driver",
@@ -32,7 +32,7 @@ AXES = NAMES | {key: f"workload.{key}" for key in WORKLOAD}
 
 
 def plan_of(document: dict[str, Any]) -> dict[str, Any]:
-    """The document of a plan in the form of today; one that has it already is returned as it is."""
+    """A plan's document in the present form; unchanged if it already is."""
     if not any(map(_is_flat, _cells(document))):
         return older_claims.translated(document)
     comparisons = [
@@ -46,7 +46,7 @@ def plan_of(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def keys_of(document: dict[str, Any]) -> Mapping[str, str]:
-    """The keys of today of the cells of a stored plan, by those its trials were stored with."""
+    """The present keys of a stored plan's cells, by the keys its trials were stored with."""
     return {digest_of(cell): Cell.model_validate(_cell(cell)).key for cell in _cells(document) if _is_flat(cell)}
 
 

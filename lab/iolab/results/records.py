@@ -1,4 +1,4 @@
-"""What comes back from a trial: its report, what the server used, how noisy the machine was, and every warning."""
+"""The results of a trial: its report, what the server used, how noisy the machine was, and every warning."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from iolab.contract.types import Frozen, PathReport, Report, ServeReady
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.settings import LONG_MS
 
-# The topology is the same while the core-to-core latency stays below this many times the least of what it was. Moved
-# processors differ by a factor of three and more, and the measurement itself by a tenth.
+# The topology is the same while the core-to-core latency stays below this multiple of its minimum. Migrated processors
+# differ by a factor of three and more, the measurement itself by a tenth.
 SAME_TOPOLOGY_MAX = 1.7
-# Failures that are no fault: the contestant cannot hold so many connections, or this machine lacks what it needs.
+# Failures without a fault: the contestant cannot hold so many connections, or this machine lacks what it needs.
 LEFT_OUT = frozenset({"holds", "unavailable"})
 
 
@@ -24,10 +24,10 @@ RanOut = Literal["descriptors", "processes", "threads", "memory", "backlog", "po
 
 
 class ProcessUsage(Frozen):
-    """What one process of a server used over the window, and held when it was over.
+    """The use of one process of a server over the window, and its memory and connections at the end.
 
     `cpu_ns` is without its children. `anonymous_bytes` is memory that belongs to no file, and counts in full however
-    many processes share it. Memory and connections are None where the kernel does not say.
+    many processes share it. Memory and connections are None if the kernel does not report them.
     """
 
     pid: int = Field(ge=1)
@@ -38,10 +38,10 @@ class ProcessUsage(Frozen):
 
 
 class Growth(Frozen):
-    """A server along a trial, from before its load to the end of the window: a list of samples, column by column.
+    """A server along a trial, from before its load to the end of the window: samples, column by column.
 
-    `times_ns` count from the first sample. All is summed over its processes. `zombies`, processes that have ended and
-    were not waited for, are among the `processes`.
+    `times_ns` count from the first sample. Everything is summed over the processes. `zombies` have ended and were not
+    waited for; `processes` includes them.
     """
 
     times_ns: tuple[int, ...]
@@ -53,7 +53,7 @@ class Growth(Frozen):
 
 
 class Throttled(Frozen):
-    """What a CPU quota did in the window: its periods, those in which it was spent, and how long tasks waited then."""
+    """A CPU quota in the window: its periods, the exhausted ones, and how long tasks waited then."""
 
     periods: int = Field(ge=0)
     throttled: int = Field(ge=0)
@@ -63,25 +63,25 @@ class Throttled(Frozen):
 class ServerUsage(Frozen):
     """What the server's whole process tree used over exactly the measured window.
 
-    `cpu_ns` is the figure to judge by; its split into user and system is sampled by the kernel's tick and only
-    informs. Context switches and run delay are None of a server of so many tasks that to read them would slow it down.
-    `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
-    processes; `pss_bytes` counts shared pages once (None where the kernel does not say). `connections_taken` is how
-    many it had accepted when the window began (None of a command, which does not say).
+    `cpu_ns` is the figure to judge by; its split into user and system is sampled by the kernel's tick and only informs.
+    Context switches and run delay are None for a server with so many tasks that reading them would slow it down.
+    `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over processes;
+    `pss_bytes` counts shared pages once (None if the kernel does not report it). `connections_taken` is how many it had
+    accepted when the window began (None for a command, which does not report it).
 
-    `processes_each` are at most 256 of its processes. Of those that lived at the end, `processes_serving` used more
-    than 1 % of the processor time, or of many more than a tenth of an equal share; and so `threads_serving`.
-    `thread_cpu_ns_max` is the processor time of the thread that used most, without the kernel's threads that poll a
-    ring of io_uring. `polling_ns` is that of all those and is in `cpu_ns` too; None where it was not read. Page faults
-    are None of a server of many tasks. The counters of the network are those of the whole machine or network namespace,
-    from before the load to the end of the window: connections lost because the queue of a listener was full, all that
-    were lost at a listener, and SYN cookies sent instead.
+    `processes_each` has at most 256 of its processes. Of those alive at the end, `processes_serving` used more than 1 %
+    of the processor time or, among many, more than a tenth of an equal share; `threads_serving` likewise.
+    `thread_cpu_ns_max` is the processor time of the thread that used most, without the kernel threads that poll an
+    io_uring ring. `polling_ns` is the time of all those threads, which `cpu_ns` includes; None if it was not read. Page
+    faults are None for a server of many tasks. The network counters are those of the whole machine or network
+    namespace, from before the load to the end of the window: connections lost because the queue of a listener was full,
+    all connections lost at a listener, and SYN cookies sent instead.
 
-    Memory is read at the end of the window, while all connections are open; with a client that is not ours, it is the
-    most that was seen while it ran. `private_bytes` are pages of no other process. Beside the server's stands that of
-    the processes of the load, and by how much more of the machine's memory is in use than before the server was
-    started; None where unknown. The other figures of the `client` are those of iolab's generator in the window; of
-    another client they are None.
+    Memory is read at the end of the window, while all connections are open; with an external client, it is the maximum
+    seen while the client ran. `private_bytes` are pages of no other process. Besides the server's memory there is that
+    of the load's processes, and the growth of the machine's used memory since before the server started; None if
+    unknown. The other figures of the `client` are those of iolab's generator in the window; None for an external
+    client.
     """
 
     cpu_ns: int = Field(ge=0)
@@ -123,11 +123,11 @@ class ServerUsage(Frozen):
 
 
 class ClientRun(Frozen):
-    """What a client that is not ours said of its run, and what it used from its start to its end.
+    """An external client's report of its run, and what it used from its start to its end.
 
-    It says how many `requests` were answered and how many `failed`, in how long, and how long each of its processes or
-    threads took. `cpu_ns` is that of all its processes. Memory is the most that all of them took at one time, and so
-    are their numbers. `stdout` is the end of what it printed.
+    It reports how many `requests` were answered and how many `failed`, in how long, and how long each of its processes
+    or threads took. `cpu_ns` covers all its processes. Memory, processes and threads are maxima over its run. `stdout`
+    is the end of its output.
     """
 
     requests: int = Field(ge=0)
@@ -150,14 +150,14 @@ class ClientRun(Frozen):
 
 
 class MachineNoise(Frozen):
-    """What else the machine did during the window.
+    """The load of other programs and the state of the machine during the window.
 
-    `steal_share` is the share of all processor time the hypervisor took (0 to 1). `foreign_cpu_cores` is the processor
-    time of everybody but the server, the generator and the lab, in cores (0.1: a tenth of one core), less an allowance
-    for the ends of threads, which the kernel bills to no process. `run_delay_share` is the time the server's threads
-    were runnable without a processor, over their run time; None where unknown. `core_to_core_ns` is how long a cache
-    line took from the server's processor to the generator's and back, before the load and after it; None where they
-    share processors or are not pinned.
+    `steal_share` is the share of all processor time that the hypervisor took (0 to 1). `foreign_cpu_cores` is the
+    processor time of everything but the server, the generator and the lab, in cores (0.1: a tenth of one core), less an
+    allowance for the ends of threads, which the kernel bills to no process. `run_delay_share` is the time the server's
+    threads were runnable without a processor, over their run time; None if unknown. `core_to_core_ns` is the round trip
+    of a cache line between the server's processor and the generator's, before and after the load; None if they share
+    processors or are not pinned.
     """
 
     steal_share: float = Field(ge=0, le=1)
@@ -169,12 +169,11 @@ class MachineNoise(Frozen):
 
 
 class Break(Frozen):
-    """How a server broke. What the client saw first: the number of the request and of its connection, from 1, in which
-    phase, and what; no request where none had begun. Then what was found by looking at the server before it was
-    stopped.
+    """How a server broke: the client's first failure, then findings from before the server was stopped.
 
-    `ran_out` is what it had no more of; None where nothing that was looked at had run out. `evidence` are the figures
-    in words. `recovered` says whether it answered one request on a new connection once the load was gone.
+    The failure has the number of the request and of its connection, from 1, its phase and kind; no request if none had
+    begun. `ran_out` is the exhausted resource; None if none was found. `evidence` has the figures in words. `recovered`
+    says whether it answered one request on a new connection once the load was gone.
     """
 
     request: int | None = Field(default=None, ge=1)
@@ -187,12 +186,12 @@ class Break(Frozen):
 
 
 class Failure(Frozen):
-    """A trial that failed. `kind` is a word (`address_in_use`, `died`), `message` one line for people.
+    """A trial that failed. `kind` is a word (`address_in_use`, `died`), `message` one line for display.
 
-    `final` says that trying again cannot help (the machine lacks io_uring, the option does not exist, a reply is
-    wrong): the contestant is not started again in this comparison. `said` are the last lines of the standard error of
-    the process that failed. `how` is there where a server broke under its load. Most failed trials have no report; one
-    that counts requests has, and then `kind` is `errors`.
+    `final` says that a second try cannot help (the machine lacks io_uring, the option does not exist, a reply is
+    wrong): the contestant is not started again in this comparison. `said` has the last lines of the failed process's
+    standard error. `how` is present if a server broke under its load. Most failed trials have no report; one that
+    counts requests has, and its `kind` is `errors`.
     """
 
     kind: str
@@ -203,18 +202,19 @@ class Failure(Frozen):
 
     @property
     def line(self) -> str:
-        """All of it in one line: the message, and the last thing the process said."""
+        """One line: the message, and the last line of the process."""
         return f"{self.message}: {self.said[-1].strip()}" if self.said else self.message
 
     @property
     def of_the_server(self) -> bool:
-        """Whether the server failed under its load, which it was then looked at for; and not the lab, the generator or
-        the machine."""
+        """Whether the server failed under its load and was examined, rather than the lab, the generator or the
+        machine.
+        """
         return self.how is not None and (self.kind in ("errors", "died") or self.how.phase is not None)
 
     @property
     def left_out(self) -> bool:
-        """Whether the contestant was left out, because it cannot do this at all, and not because it went wrong."""
+        """Whether the contestant was left out because it cannot do this at all, rather than failed."""
         return self.kind in LEFT_OUT
 
 
@@ -225,7 +225,7 @@ class WarningKind(NamedTuple):
     advice: str
 
 
-# Every warning there is. Their rules are in judge/trial.py, and none of them looks at which contestant is ahead.
+# All warnings. Their rules are in judge/trial.py; none of them looks at which contestant is ahead.
 WARNINGS: dict[str, WarningKind] = {
     "generator_saturated": WarningKind(
         False, "The generator was the limit: throughput is a lower bound. Compare CPU per request."
@@ -337,11 +337,11 @@ WarningWord = Literal[
 
 
 class LimitProbe(Frozen):
-    """What trials beside the timed ones say of the limit of a cell.
+    """What trials beside the timed ones show of the limit of a cell.
 
-    `gain` is the rate with twice as many requests in flight over that of as many as were timed, in short trials next to
-    each other; the shares are those of the processors then. `ceiling_per_s` is the highest rate that the generator is
-    known to reach under the same load, in this run or against the cheapest server. What was not asked is None.
+    `gain` is the rate with twice as many requests in flight over the timed number, in short trials next to each other;
+    the shares are those of the processors then. `ceiling_per_s` is the highest known rate of the generator under the
+    same load, in this run or against the cheapest server. None for what was not measured.
     """
 
     gain: float | None = Field(default=None, gt=0)
@@ -351,13 +351,13 @@ class LimitProbe(Frozen):
 
 
 class CostCount(Frozen):
-    """What a request and a connection cost one contestant at one setting, seen in a short trial that is not timed.
+    """What a request and a connection cost one contestant at one setting, measured in a short trial that is not timed.
 
     `comparison` and `slot` are indices into the plan, `cell` the key of the planned cell. `calls` are the server's
-    syscalls for `requests`; None where they could not be counted, and `why_not` then says why. The server's own
-    memory, in bytes, is taken before the first connection and while all are at work; None where it is unknown. `limit`
-    is what was seen beside it of what limited the cell; None where the timed trials say that. Both together took
-    `took_s`; None where an earlier version counted.
+    syscalls for `requests`; None if they could not be counted, for the reason `why_not`. The server's own memory, in
+    bytes, is read before the first connection and while all are at work; None if unknown. `limit` is what further
+    trials showed of the cell's limit; None if the timed trials show it. All of it took `took_s`; None in counts of
+    earlier versions.
     """
 
     comparison: int = Field(ge=0)
@@ -372,7 +372,7 @@ class CostCount(Frozen):
     took_s: float | None = Field(default=None, ge=0)
 
     def is_of(self, plan: Plan) -> bool:
-        """Whether a count, read from somewhere, is one of this plan."""
+        """Whether a stored count belongs to this plan."""
         return (
             self.comparison < len(plan.comparisons)
             and self.slot < len(plan.comparisons[self.comparison].cells)
@@ -381,12 +381,12 @@ class CostCount(Frozen):
 
     @property
     def per_request(self) -> float | None:
-        """Syscalls per request; None where they could not be counted."""
+        """Syscalls per request; None if they could not be counted."""
         return self.calls / self.requests if self.calls is not None and self.requests else None
 
 
 class TrialWarning(Frozen):
-    """A reason to believe a trial less. `detail` gives the figures in one sentence."""
+    """A reason to trust a trial less. `detail` gives the figures in one sentence."""
 
     word: WarningWord
     detail: str
@@ -403,10 +403,10 @@ class TrialWarning(Frozen):
 
 
 class Minute(Frozen):
-    """A minute of a long trial, stored when it is over, so that a trial that is cut off keeps what it has.
+    """A minute of a long trial, stored when it is over, so that an interrupted trial keeps its figures.
 
     `started` is that of its trial, and `number` counts its minutes from 1. The sizes are those at its end: of the
-    server, of the generator, and of the lab itself, neither of which may grow.
+    server, of the generator, and of the lab itself; neither of the last two may grow.
     """
 
     trial: Trial
@@ -429,7 +429,7 @@ class Minute(Frozen):
 
 
 class Piece(Frozen):
-    """What a trial had measured when it was cut off; it was continued by a further trial."""
+    """The part of a trial measured before it was cut off; a further trial continued it."""
 
     started: str
     seconds: float = Field(gt=0)
@@ -439,7 +439,7 @@ class Piece(Frozen):
 
 
 def pieces(minutes: Iterable[Minute]) -> tuple[Piece, ...]:
-    """The trials that minutes were stored of, in the order of the minutes."""
+    """The interrupted trials behind these minutes, in order."""
     of_trial: dict[str, list[Minute]] = {}
     for minute in minutes:
         of_trial.setdefault(minute.started, []).append(minute)
@@ -458,11 +458,11 @@ def pieces(minutes: Iterable[Minute]) -> tuple[Piece, ...]:
 class Result(Frozen):
     """A finished trial, good or bad. A failed one has a `failure` and may lack the rest.
 
-    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. `took_s` is how long the
-    trial took, from the end of the one before it; None where it was not run, or an earlier version ran it.
-    `ready` is what a server of ours said when it accepted connections, `ready_line` what another did. `report` is the
-    generator's; a trial whose load another client made has `client` instead, and one without a load neither. A long
-    trial that was cut off has `pieces`: they are part of what was asked and answered, and of no other figure.
+    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. `took_s` is the time since
+    the end of the previous trial; None if the trial was not run, or an earlier version ran it. `ready` is the ready
+    event of an engine server, `ready_line` that of another. `report` is the generator's; a trial with an external
+    client has `client` instead, and one without a load neither. A long trial that was cut off has `pieces`: they add to
+    its requests and replies, and to no other figure.
     """
 
     trial: Trial
@@ -481,7 +481,7 @@ class Result(Frozen):
 
     @property
     def is_measured(self) -> bool:
-        """Whether it has figures: of the generator, of another client, or of a server without a load."""
+        """Whether it has figures: of the generator, of an external client, or of a server without a load."""
         return self.report is not None or self.server is not None
 
     @property
@@ -503,9 +503,9 @@ class Result(Frozen):
 
     @property
     def is_to_be_repeated(self) -> bool:
-        """Whether it may be run again: a trial that counts requests and broke has its result.
+        """Whether it may be run again. A trial that counts requests and broke may not, because that is its result.
 
-        So has a long one, which would take as long again.
+        Nor may a long one, which would take as long again.
         """
         if self.report is None:
             return self.discarded and not self.pieces

@@ -16,7 +16,7 @@ RERUN_SHARE_MAX = 0.5
 def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
     """The trials left to run, in order, as far as they are known; call it again after each result. Empty when done.
 
-    A contestant whose failure was final is left out of its comparison. A resumed run continues within its block. In a
+    A contestant with a final failure is left out of its comparison. A resumed run continues within its block. In a
     comparison of many contestants, a discarded trial is run again at the end of its own block: see `_Reruns`. Other
     comparisons run whole blocks again after all others, at most half as many as they have blocks. So a run keeps near
     its planned time, and a comparison that needs more is inconclusive anyway. Once a budget is used up, only the block

@@ -1,11 +1,11 @@
-"""A stored run of a comparison or an experiment: one folder a run, one line a trial.
+"""A stored run of a comparison or an experiment: one folder for each run, one line for each trial.
 
-    runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
+runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
 
 A trial is appended to trials.jsonl when it is over (see `journal`), so a crash loses at most the trial that was being
-written; it is run again. Trials that counted syscalls have a file of their own, costs.jsonl, because they
-must not be mixed with timed ones. A long trial is also written down minute by minute, in minutes.jsonl, and continued
-when it was cut off. One process at a time may write a run.
+written; it is run again. Trials that counted syscalls are in costs.jsonl, because they must not be mixed with timed
+ones. A long trial is also stored minute by minute, in minutes.jsonl, and continued after an interruption. Only one
+process at a time may write a run.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from iolab.results.journal import Journal
 from iolab.results.records import CostCount, Minute, Result
 from iolab.results.remaining import remaining, uncounted
 
-# The key of machine.json that says when a run had nothing left to do.
+# The key of machine.json for when a run had nothing left to do.
 ENDED = "ended"
 OfCell = TypeVar("OfCell", Trial, CostCount)
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The record of a run: results and counts in the order they were written, and one line on each it lost."""
+    """The record of a run: results and counts in the order they were written, and one line for each lost one."""
 
     results: tuple[Result, ...]
     faults: tuple[str, ...]
@@ -46,9 +46,9 @@ class Trials:
 
 @dataclass(frozen=True)
 class Writer:
-    """An open, locked run. Get one from `writing`; it appends results and counts.
+    """An open, locked run, from `writing`; it appends results and counts.
 
-    `plan` is the one that was asked for, with what its earlier run in this folder chose after its pilot.
+    `plan` is the requested one with the earlier choice of its run in this folder after the pilot.
     """
 
     folder: Path
@@ -59,26 +59,26 @@ class Writer:
     _counts: Journal
 
     def append(self, record: Result | CostCount) -> None:
-        """Adds one finished trial and syncs it to the disk; raises StoreError, and then nothing was added."""
+        """Adds one finished trial and syncs it to disk; raises StoreError, and then nothing was added."""
         (self._results if isinstance(record, Result) else self._counts).append(record)
 
     def append_minute(self, minute: Minute) -> None:
-        """Adds a minute of a trial that goes on; raises StoreError, and then nothing was added."""
+        """Adds a minute of a running trial; raises StoreError, and then nothing was added."""
         with journal.opened(self.folder / layout.MINUTES) as minutes:
             minutes.cut_torn_line()
             minutes.append(minute)
 
     def choose(self, plan: Plan) -> None:
-        """Replaces the plan by one with the number of blocks that was chosen after its pilot; raises StoreError."""
+        """Replaces the plan by one with the number of blocks chosen after its pilot; raises StoreError."""
         _write_plan(self.folder, plan)
 
     def end(self, when: str) -> None:
-        """Notes that nothing is left to do since then."""
+        """Records that nothing is left to do, and since when."""
         write_machine(self.folder, {**self.machine, ENDED: when})
 
 
 def folder_of(plan: Plan, runs: Path) -> Path:
-    """The folder of a plan. The same plan has the same folder, another plan another one."""
+    """The folder of a plan: the same for the same plan, and different for different plans."""
     return runs / f"{plan.name}-{plan.digest}"
 
 
@@ -87,9 +87,8 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
     """Opens the folder of a plan for writing, made or resumed; raises StoreError.
 
     `machine` is any JSON document. To resume a run, its key `identity` (engine build, kernel, host, processor) must be
-    equal, because trials of two builds or two machines are not one comparison. A run that has chosen its number of
-    blocks after a pilot keeps to it. The machine of a run which has ended stays: it says how it was when it was
-    measured.
+    equal, because trials of two builds or two machines are not one comparison. A run keeps the number of blocks chosen
+    after its pilot. A finished run keeps its stored machine, which describes the machine when it was measured.
     """
     folder = folder_of(plan, runs)
     make_folder(folder)
@@ -112,7 +111,7 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
 
 
 def _as_chosen(plan: Plan, folder: Path) -> Plan:
-    """The plan with the number of blocks that its earlier run in a folder chose; as it is where none has chosen."""
+    """The plan with the number of blocks chosen by its earlier run in a folder; unchanged without a choice."""
     if not plan.is_pilot or not (folder / layout.PLAN).exists():
         return plan
     try:
@@ -140,7 +139,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def _plan_document(folder: Path) -> dict[str, Any]:
-    """The stored plan as it is written; raises StoreError."""
+    """The stored plan as written; raises StoreError."""
     try:
         document: dict[str, Any] = json.loads((folder / layout.PLAN).read_bytes())
         return document
@@ -156,9 +155,9 @@ def write_machine(folder: Path, machine: Mapping[str, Any]) -> None:
 
 
 def ended(folder: Path) -> str | None:
-    """When a run ended, as ISO 8601; None if it has trials left or is not there; raises StoreError.
+    """When a run ended, as ISO 8601; None if it has trials left or does not exist; raises StoreError.
 
-    The earliest stored runs do not note it: they have ended when nothing is left to do.
+    The oldest stored runs do not record it: they count as ended if nothing is left to do.
     """
     if not (folder / layout.PLAN).exists() or not (folder / layout.MACHINE).exists():
         return None
@@ -171,9 +170,9 @@ def ended(folder: Path) -> str | None:
 
 
 def latest(folder: Path) -> Path:
-    """Where the newest whole results of a run are.
+    """The folder of the newest complete results of a run.
 
-    That is its folder. While it is being measured anew, that is the last run that had ended and was set aside.
+    That is its own folder, or, while it is being measured again, the last finished run that was set aside.
     """
     if _has_no_trials_left(folder):
         return folder
@@ -188,7 +187,7 @@ def _has_no_trials_left(folder: Path) -> bool:
 
 
 def _set_aside(folder: Path) -> list[Path]:
-    """The earlier runs of a folder, which have its name and a number."""
+    """The earlier runs of a folder, named like it with a number."""
     return [path for path in folder.parent.glob(f"{folder.name}.*") if path.suffix[1:].isdecimal()]
 
 
@@ -200,7 +199,7 @@ def _end_if_readable(folder: Path) -> str | None:
 
 
 def noted_end(folder: Path) -> str | None:
-    """When a run ended, as its machine's record notes; None where it does not. Raises StoreError."""
+    """The recorded end of a run; None if it is not recorded. Raises StoreError."""
     noted = read_machine(folder).get(ENDED) if (folder / layout.MACHINE).exists() else None
     return None if noted is None else str(noted)
 
@@ -236,14 +235,14 @@ def read_trials(folder: Path) -> Trials:
 
 
 def _older_keys(folder: Path) -> Mapping[str, str]:
-    """The keys of today of the cells of an older run; of any other, and of one without a plan, there are none."""
+    """The present keys of an older run's cells; empty for any other run, and for one without a plan."""
     with suppress(StoreError, ValidationError, LookupError, TypeError, AttributeError):
         return older.keys_of(_plan_document(folder))
     return {}
 
 
 def _renamed(record: OfCell, keys: Mapping[str, str]) -> OfCell:
-    """A record with the key of today of its cell."""
+    """A record with the present key of its cell."""
     return record.model_copy(update={"cell": keys.get(record.cell, record.cell)})
 
 

@@ -20,12 +20,12 @@ from iolab.results.files import make_folder, unread, write_file
 
 
 class SuiteRun(Frozen):
-    """What a run of a suite consists of: the folders of the experiments that have ended, by their names.
+    """A run of a suite: the folders of the finished experiments, by their names.
 
-    `suite` has the parts that were asked for: those of `only`, or all where that is empty. `waiting` are the claims of
-    the experiments that are still to be run, or are left to the full run. A run that was asked to be fresh measures
-    anew what is from before `since`, also when it is gone on with; it is empty otherwise. Until an experiment has ended
-    anew, its earlier run is here: see `store.latest`.
+    `suite` has the requested parts: those of `only`, or all if that is empty. `waiting` are the claims of the
+    experiments that are still to run, or are left to the full run. A fresh run measures again what is older than
+    `since`, even after a resume; otherwise `since` is empty. Until an experiment has finished again, its earlier run is
+    listed: see `store.latest`.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -39,7 +39,7 @@ class SuiteRun(Frozen):
 
     @property
     def folder_name(self) -> str:
-        """The same suite, parts and settings have the same folder, others another one."""
+        """The folder of a suite: the same for the same suite, parts and settings."""
         asked = self.model_dump_json(include={"suite", "is_quick", "settings"})
         return f"{self.suite.name}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
@@ -55,8 +55,9 @@ def read(folder: Path) -> SuiteRun:
 
 
 def earlier(folder: Path, *, is_needed: bool) -> SuiteRun | None:
-    """The record of the earlier run in a folder; None where there is none. Where it is damaged, and `is_needed` to go
-    on, raises StoreError."""
+    """The record of the earlier run in a folder; None without one. Raises StoreError if it is damaged and `is_needed`
+    to continue.
+    """
     if not (folder / layout.SUITE).exists():
         return None
     try:
@@ -68,7 +69,7 @@ def earlier(folder: Path, *, is_needed: bool) -> SuiteRun | None:
 
 
 def kept_runs(out: Path, earlier: SuiteRun) -> dict[str, str]:
-    """The runs of an earlier record that are still there and can be read."""
+    """The runs of an earlier record that still exist and can be read."""
     return {name: run for name, run in earlier.runs.items() if _is_kept(out / run)}
 
 
@@ -76,7 +77,7 @@ def _is_kept(folder: Path) -> bool:
     try:
         return (store.latest(folder) / layout.PLAN).exists()
     except StoreError:
-        # Its experiment is measured anew: see `earlier_run`.
+        # Its experiment is measured again: see `earlier_run`.
         return False
 
 

@@ -1,6 +1,7 @@
-"""The views in DuckDB: a database in memory, for questions in SQL and for Parquet.
+"""The views in DuckDB: an in-memory database for SQL queries and Parquet.
 
-A question reads the stored runs and nothing else. The database sees no file and no network, and cannot be told to.
+A query reads only the stored runs. The database has no access to files or the network, and the settings that ensure
+this are locked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from iolab.results.export import Table, json_of
 from iolab.tables.stored import Stored
 from iolab.tables.views import VIEWS, View
 
-# Set before the first question, and locked. Without a folder for it, nothing is spilt to the disk.
+# Set and locked before the query. Without a folder for it, nothing is spilt to disk.
 CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -31,24 +32,24 @@ CLOSED = {
     "enable_external_access": "false",
     "lock_configuration": "true",
 }
-# The statements that read. A pivot is several statements to DuckDB.
+# The statements that read. To DuckDB, a pivot is several statements.
 READING = ("SELECT", "EXPLAIN", "MULTI")
-# As many rows are handed over at once: a JSON document of some megabytes.
+# Rows per insert: a JSON document of some megabytes.
 ROWS_MAX = 5_000
-# An answer is held in memory. One with more rows or values is a mistake, as a join of all trials with all trials, or
-# belongs in `iolab export`.
+# An answer is held in memory. One with more rows or values is a mistake, such as a join of all trials with all trials,
+# or belongs in `iolab export`.
 ANSWER_ROWS_MAX = 1_000_000
 ANSWER_VALUES_MAX = 20_000_000
-# DuckDB needs a library that is not here to hand these over as Python's own.
+# DuckDB needs a missing library to convert these to Python values.
 ZONED = "TIMESTAMP WITH TIME ZONE"
-# How often a question that is to stop is told so.
+# The interval between interrupts of a query.
 TELL_S = 0.05
 
 
 def ask(question: str, runs: Iterable[Stored]) -> Table:
-    """The answer to one question in SQL over the views of these runs.
+    """The answer to one SQL query over the views of these runs.
 
-    Only the views that it names are filled. Raises BadInput with DuckDB's words, and StoreError where a run cannot be
+    Only the views that it names are filled. Raises BadInput with DuckDB's message, and StoreError if a run cannot be
     read.
     """
     named, runs = set(re.findall(r"\w+", question.casefold())), list(runs)
@@ -77,13 +78,13 @@ def write_parquet(view: View[Any], table: Table, path: Path) -> None:
 
 
 def _create(database: duckdb.DuckDBPyConnection, view: View[Any]) -> None:
-    """A table and not a view in DuckDB's sense: its rows come from no other table."""
+    """A DuckDB table rather than a view: its rows come from no other table."""
     columns = ", ".join(f'"{column.name}" {column.type}' for column in view.schema)
     database.execute(f"CREATE TABLE {view.name} ({columns})")
 
 
 def _insert(database: duckdb.DuckDBPyConnection, view: View[Any], table: Table) -> None:
-    """Hands the rows over as JSON, the only form that needs no other library and carries NULL in each type."""
+    """Inserts the rows as JSON, the only form that needs no other library and has NULL in each type."""
     types = json.dumps([{column.name: column.type for column in view.schema}])
     statement = f"INSERT INTO {view.name} SELECT unnest(from_json($1, {_quoted(types)}), recursive := true)"
     for first in range(0, len(table.rows), ROWS_MAX):
@@ -91,21 +92,21 @@ def _insert(database: duckdb.DuckDBPyConnection, view: View[Any], table: Table) 
 
 
 def _interruptible(database: duckdb.DuckDBPyConnection, question: str) -> Table:
-    """The answer. DuckDB does not return for Ctrl-C, so it works in a thread of its own, and is told to stop."""
+    """The answer. DuckDB does not return for Ctrl-C, so it runs in a thread and is interrupted."""
     answer = Future[Table]()
     worker = Thread(target=_settle, args=(answer, partial(_answer, database, question)), daemon=True)
     try:
         worker.start()
         return answer.result()
     finally:
-        # Before a statement begins DuckDB forgets that it was told, so it is told until it has stopped.
+        # DuckDB forgets an interrupt when a statement begins, so the interrupts repeat until it has stopped.
         while not (answer.done() or answer.cancel()):
             database.interrupt()
             wait([answer], timeout=TELL_S)
 
 
 def _settle(answer: Future[Table], work: Callable[[], Table]) -> None:
-    """Gives an answer its result or its error, unless it was cancelled before."""
+    """Sets an answer's result or error, unless it was cancelled before."""
     if answer.set_running_or_notify_cancel():
         try:
             answer.set_result(work())
@@ -131,7 +132,7 @@ def _answer(database: duckdb.DuckDBPyConnection, question: str) -> Table:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """The names of columns, no two alike, as DuckDB makes them: the second `run` is `run_1`."""
+    """The names of columns, made unique as DuckDB does: the second `run` is `run_1`."""
     unique: list[str] = []
     for name in names:
         others = (f"{name}_{number}" for number in itertools.count(1))
@@ -140,7 +141,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 def _one_line(error: duckdb.Error) -> str:
-    """What DuckDB says, without the picture of the line and the place that it is about."""
+    """DuckDB's message, without the excerpt of the query."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 

@@ -1,4 +1,4 @@
-"""The views as files for other tools: one file a view, as CSV, JSON or Parquet."""
+"""The views as files for other tools: one file for each view, as CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Format = Literal["csv", "json", "parquet"]
 
 
 def write(runs: Iterable[Stored], folder: Path, formats: Sequence[Format]) -> Iterator[tuple[Path, int]]:
-    """Writes each view of these runs in each format; gives each file and its rows. Raises StoreError.
+    """Writes each view of these runs in each format; yields each file and its rows. Raises StoreError.
 
-    A file of the same name is replaced as a whole.
+    An existing file of the same name is replaced as a whole.
     """
     runs = list(runs)
     make_folder(folder)

@@ -9,12 +9,12 @@ from typing import Any
 from iolab.plan.settings import SETTINGS, Known
 from iolab.results.export import Column, SqlType, StoredTrial
 
-# The types of JSON Schema as those of SQL. What is none of these, or several of them, is text.
+# The SQL types of JSON Schema types. Any other type, or a union, is text.
 TYPES: Mapping[str, SqlType] = {"integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
 
 
 def columns() -> tuple[Column[StoredTrial], ...]:
-    """A column for each setting there is. It is None where a protocol or a trial has no such setting."""
+    """A column for each setting. It is None if a protocol or a trial has no such setting."""
     return tuple(_column(name, known) for name, known in SETTINGS.items())
 
 
@@ -35,7 +35,7 @@ def _sql_type(schema: Mapping[str, Any]) -> SqlType:
 
 
 def _text(value: Any) -> Any:
-    """A value as it is written in a file: processors as `0,1`."""
+    """A value as written in a file: processors as `0,1`."""
     if isinstance(value, tuple) and all(isinstance(each, int) for each in value):
         return ",".join(map(str, value))
     if isinstance(value, tuple | dict):

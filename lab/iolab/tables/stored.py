@@ -1,4 +1,4 @@
-"""A run's folder, of which only what is asked for is read: a question about claims needs no probe of a capacity."""
+"""A run's folder, read lazily: a query about claims needs no probe of a capacity."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stored:
 
     @cached_property
     def is_capacity(self) -> bool:
-        """Whether it is a search for a capacity. It has a state then, and no plan."""
+        """Whether it is a capacity search, which has a state and no plan."""
         return runs.is_capacity(self.folder)
 
     @cached_property
@@ -68,7 +68,7 @@ class Stored:
 
     @cached_property
     def state(self) -> SearchState:
-        """What a search for a capacity found."""
+        """The result of a capacity search."""
         return progress.read_state(self.folder)
 
     def check(self) -> None:
@@ -76,7 +76,7 @@ class Stored:
         _ = self.machine, self.state if self.is_capacity else self.record
 
     def of_machine(self, *keys: str) -> Any:
-        """A value of the record of its machine; None where there is none."""
+        """A value of the record of its machine; None if absent."""
         found: Any = self.machine
         for key in keys:
             found = found.get(key) if isinstance(found, Mapping) else None

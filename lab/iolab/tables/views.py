@@ -1,4 +1,4 @@
-"""The views: each type of record of the stored runs as one flat table, whose columns carry their unit in the name."""
+"""The views: each type of record of the stored runs as one flat table, whose column names have units."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from iolab.tables.stored import Stored
 
 @dataclass(frozen=True)
 class View(Generic[Record]):
-    """One table over all runs: its name, what a row is, its columns, and the records that a run has for it.
+    """One table over all runs: its name, the meaning of a row, its columns, and a run's records for it.
 
-    Before its columns each row has the name of its run.
+    Each row begins with the name of its run.
     """
 
     name: str
@@ -45,7 +45,7 @@ class View(Generic[Record]):
         return (RUN, *self.columns)
 
     def table(self, runs: Iterable[Stored]) -> Table:
-        """The rows of these runs, each value of its column's type; raises StoreError where a run cannot be read."""
+        """The rows of these runs, each value of its column's type; raises StoreError if a run cannot be read."""
         rows = [
             (RUN.read(run), *(_typed(column.read(record), column.type) for column in self.columns))
             for run in runs
@@ -95,7 +95,7 @@ class Leveled(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """What limited a contestant, and the name of its comparison."""
+    """The limit of a contestant, and the name of its comparison."""
 
     comparison: str
     contestant: str
@@ -103,7 +103,7 @@ class Limited(NamedTuple):
 
 
 class Unequal(NamedTuple):
-    """What a contestant had that was not the same for all, and the name of its comparison."""
+    """A difference between contestants that should be equal, and the name of their comparison."""
 
     comparison: str
     contestant: str
@@ -147,12 +147,12 @@ def _time(name: str, about: str, read: Callable[[Record], Any]) -> Column[Record
 
 
 def _of_plan(get: Callable[[Plan], Any]) -> Callable[[Stored], Any]:
-    """What the plan says; a search for a capacity has none."""
+    """A value from the plan; None for a capacity search, which has no plan."""
     return lambda run: None if run.is_capacity else get(run.plan)
 
 
 def _of_trials(get: Callable[[Sequence[StoredTrial]], Any]) -> Callable[[Stored], Any]:
-    """What the trials say; a search for a capacity has none."""
+    """A value from the trials; None for a capacity search, which has none."""
     return lambda run: None if run.is_capacity else get(_trials(run))
 
 
@@ -170,7 +170,7 @@ def _began(run: Stored) -> str | None:
 
 
 def _memory_bytes(run: Stored) -> int | None:
-    """Of Linux, whose kB are KiB."""
+    """A size as Linux writes it; its kB are KiB."""
     size, _, unit = str(run.of_machine("memory", "total")).partition(" ")
     return int(size) * 1024 if unit == "kB" else None
 
@@ -441,7 +441,7 @@ def _scalings(run: Stored) -> Sequence[Scaling]:
 
 
 def _of_law(field: str, name: str, unit: str, about: str) -> tuple[Column[Scaling], ...]:
-    """A coefficient of the law and the ends of its interval; NULL where nothing is fitted."""
+    """A coefficient of the fit and the ends of its interval; NULL without a fit."""
 
     def end(read: Callable[[End], float]) -> Callable[[Scaling], float | None]:
         return lambda scaling: None if scaling.law is None else read(getattr(scaling.law, field))
@@ -529,7 +529,7 @@ def _capacities(run: Stored) -> Iterable[Mapping[str, Any]]:
 
 
 def _of_key(name: str, kind: SqlType, about: str) -> Column[Mapping[str, Any]]:
-    """What the export of a search calls by the same name."""
+    """A column that the export of a search has under the same name."""
     return Column(name, kind, about, lambda row: row.get(name))
 
 
