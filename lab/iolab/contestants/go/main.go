@@ -57,7 +57,7 @@ func serveHTTP(listener net.Listener, body string) error {
 	return http.Serve(listener, nil)
 }
 
-// serve has a goroutine converse over each connection. An error of a connection ends that connection alone.
+// serve has a goroutine converse over each connection. An error ends only its connection.
 func serve(listener net.Listener, converse func(net.Conn) error) error {
 	for {
 		connection, err := listener.Accept()
@@ -71,7 +71,7 @@ func serve(listener net.Listener, converse func(net.Conn) error) error {
 	}
 }
 
-// echo sends back what it receives. io.Copy would move the bytes within the kernel, which the other servers do not.
+// echo sends back what it receives. io.Copy would splice the bytes within the kernel, unlike the other servers.
 func echo(connection net.Conn) error {
 	buffer := make([]byte, 4096)
 	for {

@@ -51,8 +51,8 @@ func rpc(connection net.Conn) error {
 	}
 }
 
-// parse returns the two members of a call. The text stays as it was written, with its escapes. json.Unmarshal would take
-// names in capitals and members that are given twice, which the other servers refuse.
+// parse returns the two members of a call. The text stays as written, with its escapes. json.Unmarshal would accept
+// names in other case and repeated members, which the other servers refuse.
 func parse(call []byte) (uint32, json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(call))
 	var target *uint32
@@ -92,7 +92,7 @@ func parse(call []byte) (uint32, json.RawMessage, error) {
 	return *target, text, nil
 }
 
-// work is the loop that makes an answer: docs/protocols.md, "The work".
+// work computes an answer: docs/protocols.md, "The work".
 func work(target uint32) uint32 {
 	x := target
 	for step := uint32(0); step < target; step++ {

@@ -44,7 +44,7 @@ public final class Server {
         }
     }
 
-    /** A virtual thread for each task. It is looked up by name, so that an older Java can say what it lacks. */
+    /** A virtual thread for each task. Looked up by name, so that an older Java can report that it has none. */
     private static ExecutorService virtualThreads() {
         try {
             return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
@@ -76,7 +76,7 @@ public final class Server {
                 head.set("Content-Length", String.valueOf(body.length));
                 exchange.sendResponseHeaders(200, -1);
             } else {
-                // To the JDK's server, 0 is a body in chunks and -1 is none.
+                // To the JDK's server, 0 means a chunked body and -1 no body.
                 exchange.sendResponseHeaders(200, body.length == 0 ? -1 : body.length);
                 exchange.getResponseBody().write(body);
             }
@@ -96,7 +96,7 @@ public final class Server {
             socket.setTcpNoDelay(true);
             conversation.hold(socket.getInputStream(), socket.getOutputStream());
         } catch (IOException broken) {
-            // The peer has gone, which ends this connection alone.
+            // The peer has gone; only this connection ends.
         }
     }
 
@@ -107,7 +107,7 @@ public final class Server {
         }
     }
 
-    /** Sends back each line. Only a line that is not whole stays in the buffer. */
+    /** Sends back each line. Only an incomplete line stays in the buffer. */
     private static void line(InputStream input, OutputStream output) throws IOException {
         var buffer = new byte[LINE_BYTES_MAX];
         int held = 0;
@@ -123,7 +123,7 @@ public final class Server {
         }
     }
 
-    /** Where the last whole line ends; 0 where none does. Before {@code seen} there is no end. */
+    /** The end of the last complete line; 0 if there is none. The first {@code seen} bytes hold no line end. */
     private static int endOfLines(byte[] bytes, int seen, int length) {
         int end = length;
         while (end > seen && bytes[end - 1] != '\n') {

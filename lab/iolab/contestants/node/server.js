@@ -19,7 +19,7 @@ if (cluster.isPrimary && workers > 1) {
 }
 
 // Answers / with a body and every other path with 404. The head has the fields that the engine's servers send; Node
-// adds Date. Connections stay open for as long as the client wants.
+// adds Date. Connections stay open until the client closes them.
 function web() {
   const body = Buffer.alloc(Number(replyBytes), "x");
   const server = http.createServer((request, response) => {
@@ -48,7 +48,7 @@ function echo(socket) {
   socket.pipe(socket);
 }
 
-// Sends back each line. What a full socket does not take waits in memory, and the connection is read no further.
+// Sends back each line. If the socket is full, the rest waits in memory and reading pauses.
 function line(socket) {
   let rest = Buffer.alloc(0);
   socket.on("data", (chunk) => {

@@ -8,15 +8,15 @@
  * `--connections 2 --processes 2 --requests-per-connection 100` is "few connections": each process connects, sends a
  * hundred lines, closes, and begins again. `--connections 1000` is "many connections": one process keeps them all, and
  * sends a line over one after the other. A process waits for each reply before it sends the next line, so as many
- * requests are in flight as there are processes. The clients of the note never end; these do when the time is over.
+ * requests are in flight as there are processes. The note's clients run forever; these end after the given time.
  *
- * Printed is what each process did, and at last a line of JSON for iolab. The first error ends a process, as a failed
- * request.
+ * Prints what each process did, and finally a line of JSON for iolab. The first error ends a process and counts as a
+ * failed request.
  */
 
 declare(strict_types=1);
 
-// What a server that stops answering is waited for.
+// How long a client waits for a reply.
 const ANSWER_S_MAX = 5;
 const FLAGS = [
     '--address' => '',
@@ -27,12 +27,12 @@ const FLAGS = [
     '--message-bytes' => 12,
 ];
 
-/** Where it failed, and why. */
+/** A failed step, and why. */
 final class Failed extends Exception
 {
 }
 
-/** The connections of a process, and what became of them. */
+/** The connections of a process, and its counts. */
 final class Client
 {
     public int $connections = 0;
@@ -59,7 +59,7 @@ final class Client
         }
     }
 
-    /** Sends lines over one connection after the other until a time; throws Failed. */
+    /** Sends lines over each connection in turn until a deadline; throws Failed. */
     public function converse(int $end_ns): void
     {
         for ($slot = 0; hrtime(true) < $end_ns; $slot = ($slot + 1) % $this->count) {
@@ -133,10 +133,10 @@ echo json_encode([
     'clients_s' => array_map(fn($each) => ($each['ended_ns'] - $each['began_ns']) / 1e9, $reports),
 ], JSON_PRESERVE_ZERO_FRACTION), "\n";
 
-/** What each process did, by its number. Each has its share of the connections. */
+/** Forks the processes, each with its share of the connections; returns their reports by number. */
 function in_processes(array $asked): array
 {
-    // Held back, and waited for once all clients are known. The end of this process takes them with it.
+    // Blocked until all clients are known. When this process ends, it ends them too.
     pcntl_sigprocmask(SIG_BLOCK, [SIGTERM, SIGCHLD]);
     $pipes = [];
     for ($number = 0; $number < $asked['--processes']; $number++) {
@@ -166,7 +166,7 @@ function in_processes(array $asked): array
     return array_map(fn($report) => unserialize($report, ['allowed_classes' => false]), $written);
 }
 
-/** What one process does, and how that went. */
+/** Runs one process; returns its report. */
 function report(array $asked, int $number): array
 {
     $text = str_repeat('hello world', intdiv($asked['--message-bytes'], 11) + 1);

@@ -25,13 +25,13 @@ $session = $protocol === 'line' ? fn() => new Line() : fn() => new Http((int) $r
 $server = $wait === 'libevent' ? new Libevent($address, $session) : new StreamSelect($address, $session);
 spread((int) $workers, $server->serve(...));
 
-/** Serves here, or in so many processes that end with this one. */
+/** Serves in this process, or in several processes that end with this one. */
 function spread(int $workers, Closure $serve): void
 {
     if ($workers === 1) {
         $serve();
     }
-    // Held back, and waited for once all workers are known. One that ends takes the others with it.
+    // Blocked until all workers are known. When one ends, all others are ended too.
     pcntl_sigprocmask(SIG_BLOCK, [SIGTERM, SIGCHLD]);
     $children = [];
     for ($begun = 0; $begun < $workers; $begun++) {

@@ -1,6 +1,6 @@
 <?php
 
-/** What a connection says, without I/O: bytes in, the reply to them out, and whether that was the last. */
+/** The server's protocols without I/O: takes bytes, returns the replies, and knows when the connection ends. */
 
 declare(strict_types=1);
 
@@ -9,14 +9,14 @@ abstract class Session
     /** Whether the connection ends once the last reply is sent. */
     public bool $ends = false;
 
-    /** What has come of a request that is not whole. */
+    /** The received part of an incomplete request. */
     protected string $rest = '';
 
-    /** The replies to all requests that are whole with these bytes. */
+    /** The replies to all requests that these bytes complete. */
     abstract public function advance(string $bytes): string;
 }
 
-/** Lines come back as they were. */
+/** Sends lines back unchanged. */
 final class Line extends Session
 {
     private const BYTES_MAX = 4096;
@@ -38,7 +38,7 @@ final class Line extends Session
     }
 }
 
-/** One page, and a proper refusal for everything else. */
+/** One page, and a proper error for everything else. */
 final class Http extends Session
 {
     private const HEAD_BYTES_MAX = 16384;
@@ -73,7 +73,7 @@ final class Http extends Session
         return $replies;
     }
 
-    /** The status that answers a head, the length of the body behind it, and whether the connection ends. */
+    /** The status for a request head, the length of its body, and whether the connection ends. */
     private static function judged(string $head): array
     {
         if (preg_match(self::REQUEST, $head, $request) !== 1) {

@@ -1,6 +1,6 @@
 <?php
 
-/** A server of many connections, and the two ways in which it waits for them. */
+/** A server of many connections, with two ways to wait for them. */
 
 declare(strict_types=1);
 
@@ -9,9 +9,9 @@ const RECEIVE_BYTES = 16384;
 
 abstract class Server
 {
-    /** @var array<int, Session> The connections, by a number that each way of waiting has for them. */
+    /** @var array<int, Session> The connections, by an id that each way of waiting assigns. */
     protected array $sessions = [];
-    /** @var array<int, string> What a full socket did not take. Such a connection is not read until it has gone. */
+    /** @var array<int, string> What a full socket did not take. The connection is not read until it is sent. */
     protected array $unsent = [];
 
     public function __construct(protected readonly Closure $session)
@@ -20,13 +20,13 @@ abstract class Server
 
     abstract public function serve(): never;
 
-    /** What has come; '' where nothing has, null at the end of the stream. */
+    /** The received bytes; '' if there are none, null at the end of the stream. */
     abstract protected function receive(int $id): ?string;
 
-    /** How many bytes the socket took; null where the connection is broken. */
+    /** How many bytes the socket took; null if the connection is broken. */
     abstract protected function send(int $id, string $bytes): ?int;
 
-    /** Waits for room to send from now on, or again for bytes to receive. */
+    /** Waits for room to send, or, with $on false, for bytes to receive again. */
     abstract protected function wait_for_room(int $id, bool $on): void;
 
     abstract protected function close(int $id): void;
@@ -70,17 +70,17 @@ abstract class Server
 }
 
 /**
- * The whole set of connections goes to the kernel with every call, and comes back with those that are ready.
+ * Every call passes the whole set of connections to the kernel, which returns those that are ready.
  *
- * It takes descriptors up to 1023 and never answers those above, so a process holds some thousand connections.
+ * Only descriptors up to 1023 work, so a process holds about a thousand connections.
  */
 final class StreamSelect extends Server
 {
-    // Of 1024 descriptors PHP itself has some.
+    // PHP itself uses some of the 1024 descriptors.
     private const CONNECTIONS_MAX = 1010;
 
     private readonly mixed $listener;
-    /** @var array<int, resource> All connections, and what is waited for. */
+    /** @var array<int, resource> All connections, and the sets to wait for. */
     private array $streams = [];
     private array $readers = [];
     private array $writers = [];
@@ -114,7 +114,7 @@ final class StreamSelect extends Server
 
     private function accept(): void
     {
-        // Another worker may have taken it: that is no error.
+        // Another worker may have accepted the connection first; that is no error.
         while (($stream = @stream_socket_accept($this->listener, 0)) !== false) {
             if (count($this->streams) === self::CONNECTIONS_MAX) {
                 give_up('stream_select() holds ' . self::CONNECTIONS_MAX . ' connections: use fewer, or wait=libevent');
@@ -152,8 +152,8 @@ final class StreamSelect extends Server
 }
 
 /**
- * libevent hands over only the connections that are ready. It is called through PHP's own FFI, because Debian packages
- * no extension for it; the numbers of connections are their descriptors.
+ * libevent returns only the connections that are ready. It is called through PHP's FFI, because Debian packages no
+ * extension for it; the ids of connections are their descriptors.
  */
 final class Libevent extends Server
 {
@@ -205,7 +205,7 @@ final class Libevent extends Server
         $this->buffer = $this->c->new('char[' . RECEIVE_BYTES . ']');
         $this->on = $this->c->new('int[1]');
         $this->on[0] = 1;
-        // What is handed to C stays until the process ends, so each callback is handed over once.
+        // Callbacks passed to C live until the process ends, so each is passed only once.
         $this->callbacks = $this->c->new('struct callbacks');
         $this->callbacks->accepted = $this->accept(...);
         $this->callbacks->ready = function (int $id, int $what): void {

@@ -1,7 +1,7 @@
 """A web server on Python's http.server with one answer: `server.py HOST PORT single|threading BACKLOG REPLY_BYTES`.
 
-It is what `python3 -m http.server` runs, without its list of files and its line of log for each request, so that the
-work is that of the other servers. Like it, it speaks HTTP/1.0 and closes each connection after its reply.
+Like `python3 -m http.server`, it speaks HTTP/1.0 and closes each connection after its reply. It has no folder listing
+and no line of log for each request, so that its work equals that of the other servers.
 """
 
 import sys
@@ -28,7 +28,7 @@ def main(host: str, port: str, serve: str, backlog: str, reply_bytes: str) -> No
         request_queue_size = int(backlog)
 
         def server_bind(self) -> None:
-            """Binds without asking for the name of this machine, which may take seconds."""
+            """Binds without looking up this machine's name, which may take seconds."""
             super(HTTPServer, self).server_bind()
             self.server_name, self.server_port = self.server_address[:2]
 

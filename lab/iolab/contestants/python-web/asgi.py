@@ -1,4 +1,4 @@
-"""The page as an ASGI application, for uvicorn. The variable REPLY_BYTES says how long its body is."""
+"""The page as an ASGI application for uvicorn. The variable REPLY_BYTES is the length of its body."""
 
 import os
 

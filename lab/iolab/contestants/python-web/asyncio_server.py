@@ -1,6 +1,6 @@
 """Servers on asyncio's streams: `asyncio_server.py http|echo|line HOST PORT WORKERS REPLY_BYTES`.
 
-asyncio has no HTTP server, so a small one is here: one page, and a proper refusal for everything else.
+asyncio has no HTTP server, so this file has a small one: one page, and a proper error for everything else.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ def reply_head(status: int, length: int, *, is_last: bool) -> bytes:
 
 
 async def converse(hold: Converse, reader: StreamReader, writer: StreamWriter) -> None:
-    """Serves a connection to its end. A peer that goes ends its own connection alone."""
+    """Serves a connection to its end. A closed connection affects no other."""
     try:
         await hold(reader, writer)
     except (ConnectionError, IncompleteReadError):

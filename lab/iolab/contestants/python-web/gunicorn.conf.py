@@ -1,4 +1,4 @@
-# A pool of threads in each worker. Connections that are open and idle occupy no thread.
+# A pool of threads in each worker. Open but idle connections occupy no thread.
 bind = "{host}:{port}"
 workers = int("{workers}")
 worker_class = "gthread"

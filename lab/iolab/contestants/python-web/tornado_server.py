@@ -27,7 +27,7 @@ class Page(RequestHandler):
         self.set_header("Content-Length", len(self.body))
 
     def compute_etag(self) -> None:
-        """Sends none: a digest of each body would be work that the other servers do not do."""
+        """Sends no ETag: a digest of each body would be work that the other servers do not do."""
 
 
 async def serve(host: str, port: int, body: bytes) -> None:

@@ -4,12 +4,12 @@ import os
 import signal
 from collections.abc import Callable
 
-# Held back until all workers are known. One that ends takes the others with it.
+# Blocked until all workers are known. When one ends, all others are ended too.
 ENDS = {signal.SIGTERM, signal.SIGCHLD}
 
 
 def spread(workers: int, serve: Callable[[], object]) -> None:
-    """Serves here, or in so many processes that end with this one."""
+    """Serves in this process, or in `workers` processes that end with this one."""
     if workers == 1:
         serve()
         return

@@ -1,4 +1,4 @@
-"""The page as a WSGI application, for gunicorn. The variable REPLY_BYTES says how long its body is."""
+"""The page as a WSGI application for gunicorn. The variable REPLY_BYTES is the length of its body."""
 
 import os
 

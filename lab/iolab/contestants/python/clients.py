@@ -40,7 +40,7 @@ from protocol import LENGTH, Refused, frame
 from transports import refuse_shared, unpickled
 from work import compute
 
-# What ends the calls of a client to a service: the server has gone, or has answered what it should not.
+# Failures that end a client's calls to a service: the server is gone, or its answer is wrong.
 FAILURES = (OSError, EOFError, HTTPException, ValueError, Refused)
 
 
@@ -96,7 +96,7 @@ class Pickled(Channel):
         return unpickled(self._messages.recv_bytes())
 
     def close(self) -> None:
-        # A server that serves one call a connection has closed it already.
+        # A server of one call per connection has already closed it.
         with suppress(OSError, EOFError):
             self._messages.send("close")
             self._messages.recv_bytes()
@@ -121,8 +121,9 @@ TRANSPORTS: dict[str, type[Channel]] = {"tcp": Framed, "unix": Pickled, "http": 
 
 
 class Times(NamedTuple):
-    """What a client reports: when it began and ended, on the clock that all processes share, and how many calls were
-    answered as they should be."""
+    """The report of a client: when it began and ended, on the clock that all processes share, and its number of
+    correctly answered calls.
+    """
 
     client: int
     began_s: float
@@ -130,19 +131,19 @@ class Times(NamedTuple):
     done: int
 
 
-# Waits until all clients have made their calls, and while they stay idle.
+# Waits until all clients have made their calls, and for their idle time.
 Rest = Callable[[], object]
 Run = Callable[[Rest], Times]
-# Those that the process handles which forks the clients.
+# Signals handled by the process that forks the clients.
 SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 
 
 class Unreported(Exception):
-    """A client ended without its figures, so those of the others are not the figures of all."""
+    """A client ended without its figures, so the figures of the others are incomplete."""
 
 
 class Client:
-    """A client: it calls every service, with a thread for each."""
+    """A client, which calls every service with a thread for each."""
 
     def __init__(self, asked: argparse.Namespace, number: int) -> None:
         self._asked = asked
@@ -161,7 +162,7 @@ class Client:
         return Times(self._number, began_s, max(ended_s), sum(done))
 
     def _call_service(self, connected: ExitStack, addresses: Sequence[str]) -> tuple[float, int]:
-        """When its calls to a service ended, and how many were answered. The first that is not is the last."""
+        """The end of its calls to a service, and how many were answered. It stops at the first failure."""
         done, ended_s = 0, time.monotonic()
         try:
             channels = connected.enter_context(closing(self._channels(addresses)))
@@ -170,12 +171,12 @@ class Client:
                     raise ValueError("a wrong reply")
                 done, ended_s = done + 1, time.monotonic()
         except FAILURES as why:
-            # In one piece: other clients write there, too.
+            # In one write: other clients write there, too.
             os.write(sys.stderr.fileno(), f"client {self._number}: {why or type(why).__name__}\n".encode())
         return ended_s, done
 
     def _channels(self, addresses: Sequence[str]) -> Generator[Channel, None, None]:
-        """A channel for each call. None is left open."""
+        """Yields a channel for each call and closes all of them."""
         open_ = TRANSPORTS[self._asked.transport]
         if self._asked.reuse == "no":
             for address in itertools.cycle(addresses):
@@ -223,14 +224,14 @@ def in_threads(runs: Sequence[Run], idle_s: float) -> Iterator[Times]:
 
 
 def in_processes(runs: Sequence[Run], idle_s: float) -> Iterator[Times]:
-    """Runs each client in a process forked from this one, as published; raises Unreported. None outlives this one."""
+    """Runs each client in a process forked from this one, as published; raises Unreported. Ends all of them."""
     reports, idle, leaving = os.pipe(), os.pipe(), os.pipe()
     forked: list[int] = []
-    # A client waits for the others, so one that ends before would leave them waiting.
+    # The clients wait for each other, so one that ends early would leave the others waiting.
     signal.signal(signal.SIGCHLD, partial(raise_unreported, forked))
     try:
         for run in runs:
-            # A signal that came to a child before it has its own handler would be lost.
+            # A signal that reached a child before it has its own handlers would be lost.
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             if (pid := os.fork()) == 0:
                 in_child(run, reports[1], idle[1], leaving)
@@ -256,7 +257,7 @@ def in_processes(runs: Sequence[Run], idle_s: float) -> Iterator[Times]:
 
 
 def raise_unreported(forked: Sequence[int], *_: object) -> NoReturn:
-    """Raises Unreported, with the client that has ended."""
+    """Raises Unreported with the client that has ended."""
     ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
     assert ended is not None, "one has"
     how = f"with code {ended.si_status}" if ended.si_code == os.CLD_EXITED else f"by signal {ended.si_status}"
@@ -264,7 +265,7 @@ def raise_unreported(forked: Sequence[int], *_: object) -> NoReturn:
 
 
 def in_child(run: Run, reports: int, idle: int, leaving: tuple[int, int]) -> NoReturn:
-    """Runs a client, writes what it reports, and ends the process."""
+    """Runs a client, writes its report, and ends the process."""
     for each in SIGNALS:
         signal.signal(each, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -272,12 +273,12 @@ def in_child(run: Run, reports: int, idle: int, leaving: tuple[int, int]) -> NoR
 
     def rest() -> None:
         os.write(idle, b".")
-        # The end of the pipe: nothing is ever written to it.
+        # Returns at the end of the pipe: nothing is ever written to it.
         os.read(leaving[0], 1)
 
     code = 1
     try:
-        # The kernel writes so short a line at once.
+        # The kernel writes so short a line atomically.
         os.write(reports, f"{json.dumps(run(rest))}\n".encode())
         code = 0
     except BaseException:
@@ -287,7 +288,7 @@ def in_child(run: Run, reports: int, idle: int, leaving: tuple[int, int]) -> NoR
 
 
 def arguments() -> argparse.Namespace:
-    """What it is asked for: `services` are the addresses of each service, and `answer` is what all should answer."""
+    """The arguments. `services` becomes a list of each service's addresses, and `answer` the expected answer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--addresses", required=True, help="of all services, with commas between them")
     parser.add_argument("--services", type=count, default=1, help="how many services share the addresses, in order")

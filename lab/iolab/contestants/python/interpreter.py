@@ -1,7 +1,7 @@
-"""What runs a server in Python, and the line that says it is ready. Every server of this folder prints that line.
+"""The interpreter of a server in Python, and its ready line, which every server of this folder prints.
 
-One version built with other flags, or with other extension modules, is another interpreter, and an extension without a
-slot for free threading turns the GIL on when it is imported. So a server describes its interpreter after its imports.
+The same version with other build flags or other extension modules is another interpreter, and importing an extension
+without a free-threading slot turns the GIL on. So a server describes its interpreter after its imports.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 
 def announce(addresses: Sequence[str]) -> None:
-    """Says, in one line on standard output, that all of these addresses accept connections."""
+    """Prints one line on standard output once all of these addresses accept connections."""
     print(json.dumps({"event": "ready", "listen": addresses, "interpreter": document()}), flush=True)
 
 
 def document() -> dict[str, object]:
-    """The interpreter that runs this, as it is after the imports of the program."""
+    """The running interpreter, as it is after the program's imports."""
     return {
         "version": sys.version,
         "flags": sysconfig.get_config_var("CONFIG_ARGS"),
@@ -30,7 +30,7 @@ def document() -> dict[str, object]:
 
 
 def _extensions() -> list[str]:
-    """The compiled modules that are loaded and are no part of the standard library."""
+    """The loaded compiled modules outside the standard library."""
     return sorted(
         name
         for name, module in sys.modules.items()

@@ -37,7 +37,7 @@ class Server(asyncio.Protocol):
             self._transport.close()
 
     def pause_writing(self) -> None:
-        # Replies that a client does not read must not pile up here.
+        # Unread replies must not pile up here.
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -45,7 +45,7 @@ class Server(asyncio.Protocol):
 
 
 async def serve(host: str, port: str) -> None:
-    """Listens, says so, and serves until SIGTERM."""
+    """Listens, prints the ready line, and serves until SIGTERM."""
     loop = asyncio.get_running_loop()
     is_to_end = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, is_to_end.set)

@@ -1,7 +1,7 @@
-"""The protocol `rpc` of iolab without I/O: the bytes of calls go in, and the bytes of replies come out.
+"""iolab's protocol `rpc` without I/O: takes the bytes of calls and returns the bytes of replies.
 
-docs/protocols.md of iolab describes it: a frame is the length of its payload in four bytes, the highest first, and then
-JSON. Threads, asyncio and Tornado use this one implementation, so that their work is equal.
+docs/protocols.md of iolab describes it: a frame is the length of its payload in four bytes, big-endian, and then JSON.
+Threads, asyncio and Tornado use this one implementation, so that their work is equal.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 
-# What a server computes for a call.
+# The computation of a call.
 Compute = Callable[[int], int]
 
 PAYLOAD_BYTES_MAX = 1 << 20
 TARGET_MAX = 10_000_000
-# One receive takes at most so much. A larger buffer would be mapped and unmapped by the kernel each time.
+# The size of one receive. The kernel would map and unmap a larger buffer each time.
 RECEIVE_BYTES = 1 << 16
 
 BAD_LENGTH = f"a request has 1 to {PAYLOAD_BYTES_MAX} bytes"
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Session:
-    """One connection as the server sees it. `is_over`: it is to be closed once its replies are sent."""
+    """The server's side of one connection. If `is_over`, close it once its replies are sent."""
 
     def __init__(self, compute: Compute, calls_max: int | None = None) -> None:
         self.is_over = False
@@ -42,7 +42,7 @@ class Session:
         self._received = bytearray()
 
     def receive(self, data: bytes) -> bytes:
-        """Takes the next bytes of the client; returns the replies to all calls that are whole now."""
+        """Takes the client's next bytes; returns the replies to all calls that are now complete."""
         self._received += data
         replies = []
         try:
@@ -55,7 +55,7 @@ class Session:
         return b"".join(replies)
 
     def _payloads(self) -> Iterator[bytearray]:
-        """The payloads that are whole, as many as the connection may still have."""
+        """The complete payloads, up to the connection's limit of calls."""
         while len(self._received) >= LENGTH.size and not self.is_over:
             (length,) = LENGTH.unpack_from(self._received)
             if not 1 <= length <= PAYLOAD_BYTES_MAX:
@@ -71,19 +71,19 @@ class Session:
 
 
 def frame(payload: str) -> bytes:
-    """A payload with its length before it."""
+    """A payload with its length in front."""
     data = payload.encode()
     return LENGTH.pack(len(data)) + data
 
 
 def parsed(payload: bytearray) -> tuple[int, str]:
-    """The target of a call, and its text as it was written, with quotes and escapes; raises Refused."""
+    """The target of a call, and its text as written, with quotes and escapes; raises Refused."""
     try:
         request = payload.decode()
         call = DECODER.decode(request)
     except (ValueError, RecursionError):
         raise Refused(BAD_REQUEST) from None
-    # Two names and the text: a member that is given twice has one more.
+    # Two names and the text; a repeated member adds another string.
     strings = STRING.findall(request)
     if not (isinstance(call, dict) and call.keys() == {"target", "text"} and len(strings) == 3):
         raise Refused(BAD_REQUEST)
@@ -92,8 +92,8 @@ def parsed(payload: bytearray) -> tuple[int, str]:
 
 
 def checked(target: object, text: object) -> int:
-    """The target, if it and the text are what a call may have; raises Refused."""
-    # A type of its own is asked for: true and false are whole numbers for isinstance.
+    """The target of a valid call; raises Refused."""
+    # The exact type is checked because isinstance takes true and false for whole numbers.
     if type(target) is not int or not 0 <= target < 1 << 32 or not isinstance(text, str):
         raise Refused(BAD_REQUEST)
     if target > TARGET_MAX:
@@ -102,7 +102,7 @@ def checked(target: object, text: object) -> int:
 
 
 def _whole(digits: str) -> int:
-    """A number of JSON. -0 is none that a call may have, and as an int it would look like 0."""
+    """Parses a whole number. -0 is not allowed in a call, and as an int it would look like 0."""
     return int(digits) if digits != "-0" else -1
 
 

@@ -29,7 +29,7 @@ def compute(target: int) -> int:
 
 def main() -> None:
     asked = arguments()
-    # A connection takes a descriptor, and the usual limit of 1,024 is for programs that use select.
+    # Each connection takes a descriptor, and the usual limit of 1,024 is for programs that use select.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What it is asked for; ends the program where that cannot be."""
+    """The arguments; ends the program if they are invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--system", type=int, choices=(1, 2, 4), default=2)
     parser.add_argument("--transport", choices=("tcp", "unix"), default="tcp")

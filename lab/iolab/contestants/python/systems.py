@@ -1,4 +1,4 @@
-"""The systems 1, 2 and 4 of the note S2: threads that serve connections, with and without a cache of them.
+"""Systems 1, 2 and 4 of the note S2: threads that serve connections, with and without a cache of connections.
 
 In system 1 a connection serves one call. In systems 2 and 4 connections are cached: one thread accepts them and waits
 for those that are idle, and a pool of workers serves those that have a call. System 2 listens on one socket and system
@@ -22,13 +22,13 @@ from typing import NoReturn
 
 from transports import Connection
 
-# What makes a connection of an accepted socket.
+# Makes a connection of an accepted socket.
 Open = Callable[[socket.socket], Connection]
 
 BACKENDS: dict[str, type[BaseSelector]] = {"select": SelectSelector, "poll": PollSelector, "epoll": EpollSelector}
-# The kernel's FD_SETSIZE: select takes descriptors below it.
+# The kernel's FD_SETSIZE: select takes only descriptors below it.
 SELECT_DESCRIPTORS = 1_024
-# How long no connection is accepted where the process has no descriptor left.
+# How long accepting pauses when the process has no descriptor left.
 PAUSE_S = 0.01
 WAKE_BYTES = 4_096
 
@@ -43,7 +43,7 @@ def one_call_each(listener: socket.socket, open_: Open, workers: int) -> NoRetur
                     connection.serve()
                 connection.close()
 
-    # A signal that came just before a wait for signals would not end it, so it is held back for sigwait.
+    # A signal just before sigwait would not end it unless it is blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     for _ in range(workers):
         Thread(target=work, daemon=True).start()
@@ -52,7 +52,7 @@ def one_call_each(listener: socket.socket, open_: Open, workers: int) -> NoRetur
 
 
 def accepted(listener: socket.socket, open_: Open) -> Connection | None:
-    """The next connection; None where its client has gone, or where the process cannot have one more."""
+    """The next connection; None if its client has gone, or the process cannot have another one."""
     try:
         return open_(listener.accept()[0])
     except OSError as error:
@@ -62,13 +62,13 @@ def accepted(listener: socket.socket, open_: Open) -> Connection | None:
 
 
 class WaitForAll:
-    """Waits for listening sockets and idle connections with one call of the kernel."""
+    """Waits for listening sockets and idle connections in one syscall."""
 
     def __init__(self, backend: type[BaseSelector]) -> None:
         self._selector = backend()
 
     def listen(self, ready_to_read: socket.socket) -> None:
-        """Adds a socket that stays for good."""
+        """Adds a permanent socket."""
         self._selector.register(ready_to_read, EVENT_READ)
 
     def keep(self, connection: Connection) -> None:
@@ -76,19 +76,19 @@ class WaitForAll:
         self._selector.register(connection, EVENT_READ)
 
     def drop(self, connection: Connection) -> None:
-        """Takes a connection away."""
+        """Removes a connection."""
         self._selector.unregister(connection)
 
     def wait(self, timeout_s: float | None = None) -> list[object]:
-        """Waits until there is something to read, or for so long; returns those that have it."""
+        """Waits until something is readable, up to a time-out; returns what is."""
         return [key.fileobj for key, _ in self._selector.select(timeout_s)]
 
 
 class AskEach:
-    """Asks each idle connection singly whether it has a call, over and over, as published.
+    """Polls each idle connection for a call separately, over and over, as published.
 
-    Each is asked with a selector of its own, as Connection.poll of multiprocessing does it. So this never sleeps while
-    a connection is idle, and a round takes longer the more there are: that is what is compared with WaitForAll.
+    Each poll uses its own selector, like Connection.poll of multiprocessing. So this never sleeps while a connection is
+    idle, and a round takes longer the more there are: that is the comparison with WaitForAll.
     """
 
     def __init__(self, backend: type[BaseSelector]) -> None:
@@ -102,12 +102,12 @@ class AskEach:
         self._idle[connection] = None
 
     def drop(self, connection: Connection) -> None:
-        """Takes a connection away."""
+        """Removes a connection."""
         del self._idle[connection]
 
     def wait(self) -> list[object]:
-        """Asks all once, and sleeps only where no connection is idle."""
-        # Without it the workers would have to take the interpreter from this thread.
+        """Polls all once, and sleeps only if no connection is idle."""
+        # Without this, the workers would have to force this thread off the interpreter.
         time.sleep(0)
         return self._others.wait(0 if self._idle else None) + [each for each in self._idle if self._has_call(each)]
 
@@ -123,8 +123,8 @@ WAITS: dict[str, type[WaitForAll | AskEach]] = {"all": WaitForAll, "each": AskEa
 class CachedConnections:
     """Systems 2 and 4.
 
-    A connection is in one place at a time: idle, in the queue of those that have a call, with a worker, or among those
-    that come back. So one thread at a time uses it, and it needs no lock.
+    A connection is in one place at a time: idle, in the queue of those with a call, with a worker, or among those
+    coming back. So only one thread at a time uses it, and it needs no lock.
     """
 
     def __init__(self, open_: Open, select: str, wait: str, cached_max: int) -> None:
@@ -139,13 +139,13 @@ class CachedConnections:
         self._wake, self._woken = socket.socketpair()
 
     def run(self, listeners: Sequence[socket.socket], workers: int) -> NoReturn:
-        """Serves the connections of these sockets with so many threads."""
+        """Serves the connections of these sockets with `workers` threads."""
         for waited in (self._woken, *listeners):
-            # A client that has gone leaves nothing to accept.
+            # If the client has gone, accept would block.
             waited.setblocking(False)
             self._waits.listen(waited)
         self._wake.setblocking(False)
-        # A signal that comes just before the wait ends it, too.
+        # A signal just before the wait ends the wait, too.
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for _ in range(workers):
             Thread(target=self._work, daemon=True).start()
@@ -182,12 +182,12 @@ class CachedConnections:
             connection = self._with_call.get()
             connection.serve()
             self._served.append(connection)
-            # Where it cannot take one more byte, the thread that waits has been woken and has not looked yet.
+            # If the socket is full, the waiting thread has a wake-up pending.
             with suppress(BlockingIOError):
                 self._wake.send(b"\0")
 
     def _take_back(self) -> None:
-        # Received first: a connection that comes back after this look wakes once more.
+        # Received first: a connection that comes back after this wakes the thread once more.
         self._woken.recv(WAKE_BYTES)
         while self._served:
             connection = self._served.popleft()

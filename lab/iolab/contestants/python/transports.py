@@ -1,8 +1,8 @@
-"""Two ways for a call to reach a server with threads: frames over TCP, and the pickles of S2 over Unix sockets.
+"""Two transports of calls to a server with threads: frames over TCP, and the pickles of S2 over Unix sockets.
 
-A pickle can run any code in the process that reads it. So pickles are read only from sockets that this program itself
-created, in a folder that only its user can enter, and only those of plain values are: of a pickle that names a class or
-a function nothing is read. Do not serve other users this way.
+A pickle can run any code in the process that reads it. So pickles are read only from sockets that this program created,
+in a folder that only its user can enter, and only if they hold plain values: a pickle that names a class or a function
+is rejected. Do not serve other users this way.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 
 from protocol import BAD_REQUEST, PAYLOAD_BYTES_MAX, RECEIVE_BYTES, Compute, Refused, Session, checked
 
-# Connections that wait for accept: as many as the engine's servers let wait.
+# The listen backlog, the same as that of the engine's servers.
 BACKLOG = 4_096
-# What a published client waits for before it closes a connection, after it has sent "close".
+# The reply to "close", which a published client waits for before it closes a connection.
 CLOSED = "closed"
 
 
 class Connection(ABC):
-    """What waits for calls, is served by one thread at a time, and is closed once it `is_over`."""
+    """A source of calls, served by one thread at a time and closed once it `is_over`."""
 
     def __init__(self, peer: socket.socket | messages.Connection) -> None:
         self.is_over = False
@@ -39,7 +39,7 @@ class Connection(ABC):
 
     @abstractmethod
     def serve(self) -> None:
-        """Takes what has arrived, and answers it."""
+        """Reads what has arrived, and answers it."""
 
 
 class Framed(Connection):
@@ -52,7 +52,7 @@ class Framed(Connection):
         self._session = Session(compute, calls_max)
 
     def serve(self) -> None:
-        """Takes one receive, which need not be a whole call: a client that stops within one keeps no thread."""
+        """Makes one receive, which may be less than a whole call: a client that stops within one holds up no thread."""
         try:
             data = self._socket.recv(RECEIVE_BYTES)
             if replies := self._session.receive(data):
@@ -65,7 +65,7 @@ class Framed(Connection):
 class Pickled(Connection):
     """Messages of multiprocessing over a Unix socket, as published: calls and replies are dicts.
 
-    The server waits for the rest of a message. To a call that it cannot answer, it sends the reason, as over TCP.
+    The server blocks until a message is complete. A call that it cannot answer gets the reason, as over TCP.
     """
 
     def __init__(self, accepted: socket.socket, compute: Compute, calls_max: int | None) -> None:
@@ -76,7 +76,7 @@ class Pickled(Connection):
         self._calls = 0
 
     def serve(self) -> None:
-        """Takes a message, and answers it."""
+        """Reads a message, and answers it."""
         try:
             self._messages.send(self._reply(self._messages.recv_bytes(PAYLOAD_BYTES_MAX)))
         except (OSError, EOFError):
@@ -100,24 +100,24 @@ class Pickled(Connection):
 
 
 class PlainValues(pickle.Unpickler):
-    """Reads numbers, strings, lists and dicts. Whatever else a pickle holds, it has to name first."""
+    """Reads numbers, strings, lists and dicts. Any other object in a pickle needs a name, which is rejected."""
 
     def find_class(self, module: str, name: str) -> object:
         raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
 
 
 def unpickled(message: bytes) -> object:
-    """The value of a message; raises Refused. See above for which messages may come here."""
+    """The value of a message; raises Refused. The module's docstring says which messages are safe."""
     try:
         return PlainValues(io.BytesIO(message)).load()
     except Exception:
-        # Bytes that are no pickle can raise almost anything.
+        # Bytes that are no pickle can raise almost any exception.
         raise Refused(BAD_REQUEST) from None
 
 
 def listen_tcp(host: str, count: int) -> dict[str, socket.socket]:
-    """So many listening sockets by their addresses, on ports that the kernel chooses: many servers start at once, and
-    none may take a port that was meant for another.
+    """Opens `count` listening sockets and returns them by address. The kernel chooses the ports: many servers start at
+    once, and none may take a port that was meant for another.
     """
     found = {}
     for _ in range(count):
@@ -127,7 +127,7 @@ def listen_tcp(host: str, count: int) -> dict[str, socket.socket]:
 
 
 def listen_unix(folder: Path, count: int) -> dict[str, socket.socket]:
-    """So many listening Unix sockets by their addresses, in a folder that is private; raises OSError."""
+    """Opens `count` listening Unix sockets in a private folder and returns them by address; raises OSError."""
     refuse_shared(folder)
     found = {}
     for number in range(count):
@@ -140,7 +140,7 @@ def listen_unix(folder: Path, count: int) -> dict[str, socket.socket]:
 
 
 def refuse_shared(folder: Path) -> None:
-    """Raises PermissionError for a folder that others than this user can enter."""
+    """Raises PermissionError for a folder that other users can enter."""
     found = os.stat(folder)
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) != 0o700:
         raise PermissionError(0, f"{folder} must belong to this user and have mode 0700, because pickles can run code")

@@ -1,4 +1,4 @@
-"""The work of a call in a module of its own, for `python-rpc[work=imported]`.
+"""The work of a call in a separate module, for `python-rpc[work=imported]`.
 
 Measured with `iolab run rpc-gil` on CPython 3.13.5 without the GIL: a server with this work has 0.57 [0.51, 0.63] of
 the throughput of the same server with the work in its main program, at a target of 1000. Reference counts are the

@@ -1,8 +1,8 @@
-/* A raw echo server on libevent: one thread, a persistent event a connection, and in its callback recv() and send().
- * `libevent PORT` serves; `libevent` alone says which libevent it is, and how that waits.
+/* A raw echo server on libevent: one thread, and for each connection a persistent event that calls recv() and send().
+ * `raw-libevent PORT` serves; without a port it prints libevent's version and how it waits.
  *
- * No bufferevents, which would copy every byte twice. What a full socket does not take is kept, and the connection is
- * read no further until it has gone. */
+ * No bufferevents, which would copy every byte twice. Bytes that a full socket does not take are kept, and the
+ * connection is not read until they are sent. */
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,8 +20,8 @@ enum { BUFFER_BYTES = 16 * 1024 };
 
 struct connection {
     struct event *readable;
-    struct event *writable; /* Waited for while there are unsent bytes. */
-    char *unsent;           /* NULL, or the start of a block of memory that is owned. */
+    struct event *writable; /* Added while there are unsent bytes. */
+    char *unsent;           /* NULL, or an owned block of memory. */
     size_t unsent_bytes;
     size_t unsent_begin;
 };
@@ -62,10 +62,10 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     event_add(connection->readable, NULL);
 }
 
-/* Sends back what has come. One recv() an event: if more has come, the loop says so again. */
+/* Sends back what was received. One recv() for each event: the loop reports any further bytes again. */
 static void on_readable(evutil_socket_t fd, short events, void *argument) {
     (void)events;
-    /* One for all connections, since nothing stays in it between events. */
+    /* Shared by all connections: nothing stays in it between events. */
     static char buffer[BUFFER_BYTES];
     struct connection *connection = argument;
     const ssize_t received = recv(fd, buffer, sizeof buffer, 0);
@@ -102,7 +102,7 @@ static void on_writable(evutil_socket_t fd, short events, void *argument) {
     event_add(connection->readable, NULL);
 }
 
-/* Keeps what the socket did not take, and waits for room in it instead of for more to read. */
+/* Keeps the bytes that the socket did not take, and waits for room to send instead of for input. */
 static void keep(struct connection *connection, const char *bytes, size_t length) {
     connection->unsent = or_die(malloc(length), "malloc");
     memcpy(connection->unsent, bytes, length);
@@ -121,7 +121,7 @@ static void end(struct connection *connection) {
     free(connection);
 }
 
-/* Whether a call that failed is only to be made again once the socket is ready. */
+/* Whether a failed call can be repeated once the socket is ready. */
 static int must_wait(void) {
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }

@@ -17,7 +17,7 @@ fn main() -> io::Result<Infallible> {
     tokio_listener::serve(converse)
 }
 
-/// Serves one connection to its end. A server of one page has nothing to say about a peer's fault.
+/// Serves one connection to its end. Errors are the peer's and are ignored.
 async fn converse(socket: TcpStream) -> hyper::Result<()> {
     http1::Builder::new()
         .keep_alive(true)

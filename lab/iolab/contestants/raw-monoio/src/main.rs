@@ -1,5 +1,5 @@
-//! An echo server on monoio, one thread, with the ring set up as well as monoio lets one: SINGLE_ISSUER,
-//! DEFER_TASKRUN and COOP_TASKRUN. There is no falling back to epoll: what is to be measured is the ring. Its only
+//! An echo server on monoio, one thread, with the best ring settings that monoio allows: SINGLE_ISSUER,
+//! DEFER_TASKRUN and COOP_TASKRUN. It never falls back to epoll, because the ring is what it measures. Its only
 //! argument is the port.
 
 use std::io;
@@ -25,8 +25,8 @@ async fn serve(port: u16) -> io::Result<()> {
     }
 }
 
-/// Holds one conversation. An error ends it, as the end of the stream does. The buffer belongs to the kernel during
-/// a call and comes back with its result.
+/// Serves one connection until an error or the end of the stream. The kernel owns the buffer during a call and
+/// returns it with the result.
 async fn echo(mut socket: TcpStream) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(BUFFER_BYTES);
     loop {

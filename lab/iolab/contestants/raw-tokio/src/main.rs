@@ -1,4 +1,4 @@
-//! A raw echo server on tokio: one thread, a task a connection, and in it the plain loop of the tokio tutorials.
+//! A raw echo server on tokio: one thread, and for each connection a task with the plain loop of the tokio tutorials.
 //! Its only argument is the port.
 
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ fn main() -> io::Result<Infallible> {
     tokio_listener::serve(echo)
 }
 
-/// Holds one conversation. An error ends it, as the end of the stream does.
+/// Serves one connection until an error or the end of the stream.
 async fn echo(mut socket: TcpStream) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {

@@ -1,4 +1,4 @@
-//! What the servers on tokio share: one thread, and a task for each connection.
+//! The accept loop of the tokio servers: one thread, and a task for each connection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -7,8 +7,7 @@ use std::io;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 
-/// Listens on the port that is the only argument, and has `converse` serve each connection. Returns only with the error
-/// that ends it.
+/// Listens on the port that is the only argument, and has `converse` serve each connection. Returns only on an error.
 pub fn serve<F: Future<Output: Send> + Send + 'static>(
     converse: fn(TcpStream) -> F,
 ) -> io::Result<Infallible> {
