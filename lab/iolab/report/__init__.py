@@ -32,7 +32,7 @@ def write(found: Results | SuiteResults) -> Path:
 
 
 def save_picture(run_dir: Path, path: Path) -> Path:
-    """Saves the ratios of a run as one SVG file with a ground of its own, as for a README; raises StoreError."""
+    """Saves the ratios of a run as one SVG file with its own background, such as for a README; raises StoreError."""
     picture = ratios_svg(results.read(run_dir))
     try:
         path.write_text(picture, encoding="utf-8")

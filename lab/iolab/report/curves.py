@@ -18,7 +18,7 @@ from iolab.report.pictures import Drawing
 from iolab.wording import BOUND_SIGNS, number
 
 SHOWN: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p99", "rss")
-# Fewer values show no shape, and there are no more lines than colours.
+# With fewer values there is no shape to draw, and with more contestants not enough colours.
 VALUES_MIN = 3
 CONTESTANTS_MAX = len(palette.CONTESTANTS)
 # An axis whose values span this ratio is logarithmic.

@@ -23,7 +23,7 @@ from iolab.results.export import Table, json_of
 from iolab.tables.stored import Stored
 from iolab.tables.views import VIEWS, View
 
-# Set and locked before the query. Without a folder for it, nothing is spilt to disk.
+# Set and locked before the query. Without a temporary folder, nothing is spilt to disk.
 CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",

@@ -21,13 +21,13 @@ from iolab.results.store import Trials
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored run. Each part raises StoreError where it cannot be read."""
+    """A stored run. Each part raises StoreError if it cannot be read."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """What the run is called: the name of its folder."""
+        """The name of the run: that of its folder."""
         return self.folder.resolve().name
 
     @cached_property
@@ -72,7 +72,7 @@ class Stored:
         return progress.read_state(self.folder)
 
     def check(self) -> None:
-        """Reads the record; raises StoreError where it cannot be read."""
+        """Reads the record; raises StoreError if it cannot be read."""
         _ = self.machine, self.state if self.is_capacity else self.record
 
     def of_machine(self, *keys: str) -> Any:

@@ -80,7 +80,7 @@ class WaitForAll:
         self._selector.unregister(connection)
 
     def wait(self, timeout_s: float | None = None) -> list[object]:
-        """Waits until something is readable, up to a time-out; returns what is."""
+        """Waits until something is readable, up to a time-out; returns the readable ones."""
         return [key.fileobj for key, _ in self._selector.select(timeout_s)]
 
 

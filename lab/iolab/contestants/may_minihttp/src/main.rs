@@ -1,4 +1,4 @@
-//! A web server on may_minihttp: one worker thread, a coroutine a connection, a body of one byte, and the header
+//! A web server on may_minihttp: one worker thread, a coroutine for each connection, a body of one byte, and the header
 //! fields that our servers send too. Its only argument is the port.
 //!
 //! may_minihttp does not set TCP_NODELAY and does not expose the socket. It writes each reply in one call. Clients wait

@@ -1,5 +1,5 @@
-//! A web server on hyper and tokio: one thread, a task a connection, HTTP/1.1, a body of one byte, and the header
-//! fields that our servers send too. Its only argument is the port.
+//! A web server on hyper and tokio: one thread, a task for each connection, HTTP/1.1, a body of one byte, and the
+//! header fields that our servers send too. Its only argument is the port.
 
 use std::convert::Infallible;
 use std::io;
