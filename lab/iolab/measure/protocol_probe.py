@@ -62,8 +62,9 @@ class Mismatch(NamedTuple):
 
 
 def mismatch(connect: str, workload: Workload) -> Mismatch | None:
-    """The protocol that the server at an address answers instead of the workload's; None if it answers the workload's,
-    cannot be reached, or the workload is too large to try.
+    """How the server at an address fails to answer the workload's protocol.
+
+    None if it answers it or cannot be reached, or if the workload is too large to try.
     """
     sent = request(workload)
     if len(sent) > REQUEST_BYTES_MAX:

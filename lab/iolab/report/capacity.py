@@ -27,7 +27,7 @@ from iolab.results import store
 # The quantiles in the charts, each in the colour of its slot.
 DRAWN = ("p50", "p99", "p99.9")
 HEIGHT = 220
-# The quantiles of the table: the last one needs a million requests.
+# The quantiles of the table: all but the last, which needs a million requests.
 SHOWN = tuple(QUANTILES)[:-1]
 # The searches that ended with a figure.
 KNOWN: tuple[Kind, ...] = ("capacity", "at least", "below")
@@ -170,9 +170,7 @@ def _achieved_drawing(probes: Sequence[Probe], knee: float | None) -> Drawing:
 
 
 def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | None) -> alt.TopLevelMixin:
-    """Quantiles over the requested rate, a line each through the runs of the curve; a hollow dot exceeded its
-    limits.
-    """
+    """Quantiles over the requested rate, a line each through the runs of the curve; a hollow dot did not hold."""
     points: list[dict[str, Any]] = [
         {
             "rate": probe.step.rate_per_s,

@@ -99,5 +99,5 @@ def _cell(row: Ranked | None) -> MatrixCell:
 
 
 def _digits(ratio: float) -> str:
-    """Two significant digits, which fit a cell."""
+    """Two decimals below 10 and none above, which fits a cell."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"

@@ -1,12 +1,12 @@
 """The clients of the note S2, as a load: `clients.py --addresses A,B,… --services 20 --clients 20 --calls 1000`.
 
-Each client is a process, forked from this one, or a thread. It has a thread for each service, which calls that service
-so many times, one call after the other. Once all clients have made their calls, they stay connected for a while, idle,
-and leave together. Printed are the seconds that each client took, as published, and at last a line of JSON for iolab.
+Each client is a process, forked from this one, or a thread. It has a thread for each service, which makes its calls to
+that service one after the other. Once all clients have made their calls, they stay connected and idle for a while, and
+disconnect together. It prints the seconds that each client took, as published, and finally a line of JSON for iolab.
 
-`--reuse yes` keeps a connection to each socket of a service and takes them in turn. `bound` keeps one, to the socket
-whose turn the client is. `no` opens one for each call; over `unix` it is closed as published, with a message and its
-answer, which is a second round trip.
+`--reuse yes` keeps a connection to each socket of a service and uses them in turn. `bound` keeps one connection;
+clients are assigned to sockets in turn. `no` opens one for each call; over `unix` it is closed as published, with a
+message and its answer, which is a second round trip.
 
 Over `unix`, replies are pickles, which can run code: see transports.py. They are read only from sockets in a folder
 that belongs to this user alone.

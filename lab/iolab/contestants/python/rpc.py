@@ -1,6 +1,6 @@
 """The Python RPC systems 1, 2 and 4 of the note S2, over iolab's protocol `rpc` or over S2's own transport.
 
-Standard library only. See systems.py for what the systems are, and transports.py for the two ways of a call.
+Standard library only. systems.py describes the systems, and transports.py the two transports.
 """
 
 from __future__ import annotations

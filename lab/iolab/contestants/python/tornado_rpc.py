@@ -1,7 +1,7 @@
 """System 3 of the note S2, Tornado: `tornado_rpc.py tcp|http HOST PORT`.
 
-`tcp` is iolab's protocol `rpc`: the work of the other systems, with Tornado's streams. `http` is the way that was
-published: a GET for each call, with the call in its query, and JSON in the reply.
+`tcp` is iolab's protocol `rpc`: the work of the other systems, with Tornado's streams. `http` works as published: a GET
+for each call, with the call in its query, and JSON in the reply.
 """
 
 from __future__ import annotations
