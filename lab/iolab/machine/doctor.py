@@ -57,7 +57,7 @@ def checks(
     noise: Noise | None = None,
     tried: Tried | None = None,
 ) -> tuple[Check, ...]:
-    """Judges a description of a machine. `trouble` says why there is no engine; `noise` is None where it was not
+    """Checks a description of a machine. `trouble` is why there is no engine; `noise` is None if it was not
     measured.
     """
     tried = tried or Tried()

@@ -86,9 +86,7 @@ def why_not(name: str) -> str:
 
 
 def found() -> dict[str, Interpreter | NoInterpreter]:
-    """The twins, the system's interpreter and every version on PATH, by name. Versions on PATH that do not run are left
-    out.
-    """
+    """The twins, the system's interpreter and every version on PATH that runs, by name."""
     hits = (ON_PATH.fullmatch(name) for place in _path() for name in _names(place))
     versions = sorted({hit[1] for hit in hits if hit is not None}, key=lambda text: (len(text.rstrip("t")), text))
     always = {name: _find(name) for name in (*twins.TWINS, SYSTEM)}

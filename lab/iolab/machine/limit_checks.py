@@ -75,9 +75,7 @@ def _connections(descriptors: float) -> str:
 
 
 def _tasks(host: HostLimits) -> Iterator[Check]:
-    """Processes and threads: the least of the limits of user, kernel and control group, and of what one process can
-    map.
-    """
+    """Processes and threads: the least of the limits of user, kernel, control group and one process's mappings."""
     if not (bounds := list(_task_bounds(host))):
         return
     most, name, fix = min(bounds)

@@ -51,9 +51,7 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The syscalls of a server up to one instant (CLOCK_MONOTONIC); None if they cannot be counted, for the reason
-    `why_not`.
-    """
+    """A server's syscalls up to one instant (CLOCK_MONOTONIC); None if they cannot be counted: see `why_not`."""
 
     read_ns: int
     calls: int | None

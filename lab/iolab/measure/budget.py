@@ -74,8 +74,8 @@ class Budget:
         return planning.late(self._progress.plan, self._progress.results)
 
     def _foresee(self) -> None:
-        """Computes what comes after the blocks. Not done before each block, because with many contestants it takes
-        long.
+        """Computes what comes after the blocks. Takes long with many contestants, so it is not done before each
+        block.
         """
         plan, results = self._progress.plan, self._progress.results
         if self._budget_s is not None:

@@ -95,9 +95,7 @@ def options(engine: Description, known: Registry) -> dict[str, list[str]]:
 
 
 def refuse_unknown(plan: Plan, engine: Description, known: Registry) -> None:
-    """Raises PlanError, before anything runs, for unknown names and options and for settings that a server does not
-    take.
-    """
+    """Raises PlanError, before anything runs, for unknown names and options and for settings a server does not take."""
     names, models = options(engine, known), {model.name: model for model in engine.models}
     for cell in (cell for comparison in plan.comparisons for cell in comparison.cells):
         contestant, protocol = cell.contestant, cell.workload.protocol
@@ -169,9 +167,7 @@ def _about(entry: registry.Entry, name: str, why_not: str | None) -> ModelAbout:
 
 
 def facts(plan: Plan, engine: Engine) -> Facts:
-    """What this machine has of the features that a plan may need. Paths and limits of processes are tried only if
-    needed.
-    """
+    """What this machine has of the features a plan may need. Paths and limits of processes are tried only if needed."""
     wanted = [*_needs_of_claims(plan)]
     wanted += [plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells))]
     is_limited = any(each.processes_limit for each in wanted)

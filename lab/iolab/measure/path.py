@@ -19,9 +19,7 @@ from iolab.measure.engine import Engine, TrialFailed
 
 @dataclass(frozen=True, slots=True)
 class RunningPath:
-    """A path that carries packets until it is stopped. Its namespaces last as long as the path and the processes in
-    them.
-    """
+    """A path that carries packets until it is stopped. Its namespaces last as long as it and the processes in them."""
 
     child: Child
     ready: PathReady

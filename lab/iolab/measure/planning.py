@@ -73,9 +73,7 @@ def others(plan: Plan) -> Others:
 
 
 def probes(plan: Plan, results: Sequence[Result] = ()) -> Others:
-    """An upper bound on the trials that show what limited the cells; with results, only for limits that those leave
-    open.
-    """
+    """An upper bound on the trials that show what limited the cells; with results, only for limits still open."""
     trials_ms = limit_probe.longest_ms(plan, results)
     return Others(len(trials_ms), sum(trials_ms) / 1_000)
 
@@ -102,9 +100,7 @@ def after(plan: Plan, results: Sequence[Result] = ()) -> Others:
 
 
 def aimed(plan: Plan, within: float | None, budget_ms: int | None) -> Plan:
-    """The plan with a pilot in place of its blocks, if a precision or budget is requested; raises PlanError with one
-    line.
-    """
+    """The plan with a pilot in place of its blocks, if it has a precision or budget; raises PlanError with one line."""
     if within is None and budget_ms is None:
         return plan
     try:

@@ -174,9 +174,7 @@ class Readiness:
         return "before it was ready" if instance.stdout else f"before it accepted a connection on port {self.port}"
 
     def _by_port(self, instance: Instance) -> Instance | None:
-        """The instance, if its port accepts and its process is alive: a command that moves into the background does not
-        count.
-        """
+        """The instance, if its port accepts and its process is alive: a command in the background does not count."""
         address = f"{self.place.host}:{self.port}"
         if not self._accepts(address, instance.pid) or not proc.size(instance.pid).processes:
             return None

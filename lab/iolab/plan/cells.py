@@ -136,9 +136,7 @@ def faults_of(error: ValidationError) -> list[Fault]:
 
 
 def _name(fault: ErrorDetails) -> str:
-    """The dotted name of the setting with a fault. The place of a workload's setting includes its protocol, which is no
-    key.
-    """
+    """The dotted name of the setting with a fault. The place of a workload's setting includes its protocol, no key."""
     table, *rest = map(str, fault["loc"] or ("",))
     keys = rest[1:] if table == "workload" else rest
     return ".".join([table, *keys[:1]])

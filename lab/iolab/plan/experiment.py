@@ -176,7 +176,7 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
 
 
 def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
-    """The pure half of `load_experiment`: parses bytes of TOML into a plan; raises PlanError with a line for each
+    """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with a line for each
     mistake.
     """
     table = toml_file.table_of(text, "an experiment")

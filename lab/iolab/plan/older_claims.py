@@ -9,9 +9,7 @@ from iolab.metrics import METRICS
 
 
 def translated(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored plan whose claims have tests and whose published rows have figures. A plan in the present form is
-    unchanged.
-    """
+    """A stored plan whose claims have tests and whose published rows have figures; unchanged if it already does."""
     return {
         **plan,
         "claims": [_claim(claim) for claim in plan.get("claims", ())],

@@ -261,9 +261,7 @@ def _faults(server: Listed) -> Iterator[str]:
 
 
 def _untold(entry: Entry, said: Set[str]) -> Iterator[str]:
-    """Settings and options that do not reach the server or are not reported. `said` are the placeholders of its
-    start.
-    """
+    """Settings and options that do not reach the server or are not reported. `said` are its start's placeholders."""
     if entry.start and "port" not in said and entry.ready == "port":
         yield "start: does not say where the port goes: write {port} there, in environment or in one of files"
     for setting in entry.settings:

@@ -303,9 +303,7 @@ class Cell(Frozen):
 
     @cached_property
     def key(self) -> str:
-        """16 hexadecimal digits over the values that differ from defaults, so that a new setting does not change
-        existing keys.
-        """
+        """16 hexadecimal digits over the values that differ from defaults, so that a new setting changes no key."""
         document = self.model_dump(mode="json", exclude_defaults=True)
         document["workload"] = {"protocol": self.workload.protocol, **document["workload"]}
         return digest_of(document)

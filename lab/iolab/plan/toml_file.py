@@ -13,7 +13,7 @@ BYTES_MAX = 1 << 20
 
 
 def table_of(text: bytes, what: str) -> dict[str, Any]:
-    """Parses a file's bytes into a table; raises PlanError with one line. `what` names the kind of file, such as "a
+    """Parses a file's bytes into a table; raises PlanError with one line. `what` names the kind, such as "a
     registry".
     """
     if len(text) > BYTES_MAX:

@@ -208,9 +208,7 @@ def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | No
 
 
 def levels(points: Sequence[Level], knee: float | None, title: str, *, diagonal: bool = False) -> alt.TopLevelMixin:
-    """A figure over the requested rate, with a line through the runs of the curve; `diagonal` draws the line of
-    equality.
-    """
+    """A figure over the requested rate, with a line through the runs of the curve; `diagonal` marks equality."""
     most = max(at.rate for at in points)
     top = 1.06 * max([at.value for at in points] + ([most] if diagonal else []))
     x = _rate_axis(most)

@@ -117,9 +117,7 @@ def headline(found: RunComparison) -> str:
 
 
 def sentences(found: RunComparison) -> list[str]:
-    """Every regression and improvement, in the direction of "more"; then the smallest change that these runs could
-    show.
-    """
+    """Every regression and improvement, in the direction of "more"; then the smallest change that could be seen."""
     lines = [
         f"{kind}: {where(change.comparison, change.contestant)}: {change.clause}"
         for kind in ("regression", "improvement")

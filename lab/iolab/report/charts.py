@@ -360,9 +360,7 @@ def timeline(lines: Sequence[Line], median: Line | None, begin_s: float, top_per
 
 
 def _stack(rows: Iterable[tuple[str, Any]]) -> tuple[list[tuple[int, str]], list[tuple[int, Any]], int]:
-    """Places rows below one another in pixels; returns the headings with their places, the rows with theirs, and the
-    height.
-    """
+    """Places rows below one another in pixels; returns the headings and the rows with their places, and the height."""
     headings: list[tuple[int, str]] = []
     placed: list[tuple[int, Any]] = []
     at, current = 0, ""

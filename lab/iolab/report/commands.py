@@ -31,9 +31,7 @@ COLUMNS = 38
 
 
 class ByHand(NamedTuple):
-    """One trial by hand: the server in one terminal, the load in another, and the differences from a trial of the
-    run.
-    """
+    """One trial by hand: the server in one terminal, the load in another, and the differences from the run."""
 
     title: str
     server: tuple[str, ...]

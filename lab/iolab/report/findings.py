@@ -1,4 +1,4 @@
-"""The findings of a suite, in the order of a reader's questions: what was right, what was wrong and why, what is
+"""The findings of a suite, in the order of a reader's questions: what was right, what was wrong and why, what stays
 open.
 """
 

@@ -47,9 +47,7 @@ def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[ch
 
 
 def _ratio_label(found: ComparisonVerdict, estimate: Estimate, *, alone: bool) -> str:
-    """The label of a ratio: the setting if all ratios are of one pair; in a ladder the rung, whose reference is above
-    it.
-    """
+    """The label of a ratio: the setting if all ratios are of one pair; in a ladder the rung, below its reference."""
     if alone:
         return found.name
     return estimate.contestant if found.ladder else f"{estimate.contestant} / {estimate.reference}"
@@ -103,9 +101,7 @@ def ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
 def level_drawings(
     found: ComparisonVerdict, rows: Sequence[ContestantRow], broken: Sequence[Broken], used: figures.Counted
 ) -> Iterable[Drawing]:
-    """The trials of each contestant by each metric, and its latencies; a broken contestant's bar is replaced by how it
-    broke.
-    """
+    """The trials of each contestant by each metric, and its latencies; a broken one has a text instead of its bar."""
     for metric, shown in COMPARED.items():
         levels = [level for level in found.levels if level.metric == metric]
         if levels and not shown.is_time:

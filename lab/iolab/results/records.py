@@ -207,9 +207,7 @@ class Failure(Frozen):
 
     @property
     def of_the_server(self) -> bool:
-        """Whether the server failed under its load and was examined, rather than the lab, the generator or the
-        machine.
-        """
+        """Whether the server failed under its load and was examined; not the lab, the generator or the machine."""
         return self.how is not None and (self.kind in ("errors", "died") or self.how.phase is not None)
 
     @property

@@ -55,9 +55,7 @@ def read(folder: Path) -> SuiteRun:
 
 
 def earlier(folder: Path, *, is_needed: bool) -> SuiteRun | None:
-    """The record of the earlier run in a folder; None without one. Raises StoreError if it is damaged and `is_needed`
-    to continue.
-    """
+    """The record of the earlier run in a folder; None without one. Raises StoreError if `is_needed` and damaged."""
     if not (folder / layout.SUITE).exists():
         return None
     try:

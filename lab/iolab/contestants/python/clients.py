@@ -121,8 +121,8 @@ TRANSPORTS: dict[str, type[Channel]] = {"tcp": Framed, "unix": Pickled, "http": 
 
 
 class Times(NamedTuple):
-    """The report of a client: when it began and ended, on the clock that all processes share, and its number of
-    correctly answered calls.
+    """The report of a client: when it began and ended, by the monotonic clock, and its number of correctly answered
+    calls.
     """
 
     client: int
