@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ from iolab import api
 from iolab.contract.types import LoadSpec, updated
 from iolab.errors import PlanError
 from iolab.judge import precision, stats
+from iolab.judge.blocks import used_blocks
 from iolab.judge.precision import Precision, chosen_words, precision_of
-from iolab.measure import planning, runner
+from iolab.measure import limit_probe, planning, runner
 from iolab.measure.engine import LoadEvent
 from iolab.measure.events import BlocksChosen, Event, Probing, TrialBegan
 from iolab.measure.planning import PILOT
@@ -300,6 +301,48 @@ def test_a_resumed_run_ends_within_the_budget_of_all_its_sessions(tmp_path: Path
     assert done.plan.is_used_up
     again = run(plan, NoisyHost(0.05), tmp_path)
     assert (again.plan, again.results) == (done.plan, done.results), "a budget that is used up stays used up"
+
+
+TWO_SIZES = """
+name = "sizes"
+question = "Which?"
+contestants = ["epoll", "io_uring", "poll"]
+fixed.workload.protocol = "echo"
+axes."load.connections" = [10, 50]
+"""
+
+
+def test_a_look_at_the_clock_takes_in_each_result_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = list[int]()
+    real = planning.lateness_of
+
+    def counted(plan: Plan, results: Iterable[Result]) -> list[float]:
+        results = list(results)
+        looked_at.append(len(results))
+        return real(plan, results)
+
+    monkeypatch.setattr(planning, "lateness_of", counted)
+    done = run(planning.aimed(PAIR, 0.001, 300_000), NoisyHost(0.01), tmp_path)
+    trials = len(done.results)
+    assert trials > 2 * PILOT
+    # Before each trial there is a look, and once at the pilot as a whole.
+    assert len(looked_at) > trials
+    assert sum(looked_at) <= trials + 2 * PILOT
+
+
+def test_the_limits_of_a_comparison_are_worked_out_once_for_all_its_contestants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked_for = list[int]()
+
+    def counted(plan: Plan, comparison: int, done: Any) -> Any:
+        asked_for.append(comparison)
+        return used_blocks(plan, comparison, done)
+
+    monkeypatch.setattr("iolab.measure.limit_probe.used_blocks", counted)
+    plan = parse_experiment(TWO_SIZES.encode())
+    limit_probe.longest_ms(plan, made_results(plan, lambda trial: 1_000.0))
+    assert asked_for == [0, 1]
 
 
 def test_servers_that_are_too_slow_for_a_budget_end_the_run_in_time_and_it_says_what_it_takes(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ class Budget:
         took_s = [*(each.took_s for each in progress.results), *(each.took_s for each in counts)]
         self._earlier_s = math.fsum(each or 0.0 for each in took_s)
         self._after, self._counting = Others(0, 0.0), Others(0, 0.0)
+        # How late each trial was, of so many results: a long run has thousands, and asks before each trial.
+        self._lateness_s, self._results_seen = list[float](), 0
         self._foresee()
 
     @property
@@ -71,7 +73,10 @@ class Budget:
         return None if aim is None else aim.budget_s
 
     def _late(self) -> Late:
-        return planning.late(self._progress.plan, self._progress.results)
+        results = self._progress.results
+        self._lateness_s += planning.lateness_of(self._progress.plan, results[self._results_seen :])
+        self._results_seen = len(results)
+        return planning.late(self._lateness_s)
 
     def _foresee(self) -> None:
         """Computes what comes after the blocks. Takes long with many contestants, so it is not done before each

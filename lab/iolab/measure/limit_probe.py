@@ -8,13 +8,15 @@ fastest server shows it, or the cheapest server there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from statistics import median
 
 from iolab.judge import trial
-from iolab.judge.blocks import used_blocks
+from iolab.judge.blocks import Used, used_blocks
 from iolab.judge.bottleneck import (
     CEILING_SHARE,
     Bottleneck,
+    Limit,
     generator_share,
     is_closed_loop,
     is_open_question,
@@ -46,24 +48,39 @@ Try = Callable[[Cell], Result | None]
 Begins = Callable[[str, Sequence[Cell]], bool]
 
 
-def limit_probe(
-    host: Host,
-    plan: Plan,
-    comparison: int,
-    slot: int,
-    results: Sequence[Result],
-    known: Mapping[str, float],
-    begins: Begins,
-) -> LimitProbe | None:
+class Timed:
+    """What a run's timed trials show about its cells, computed once for each comparison."""
+
+    def __init__(self, plan: Plan, results: Sequence[Result]) -> None:
+        self.plan, self._results = plan, results
+        self._done = {result.trial.place: result for result in results if plan.holds(result.trial)}
+        self._known: dict[int, tuple[Used, Mapping[str, Limit]]] = {}
+
+    @cached_property
+    def ceilings(self) -> dict[str, float]:
+        """The highest known rate of the generator for each shape of load. A probe that measures one adds it."""
+        return reached_per_s(self.plan, self._results)
+
+    def of(self, comparison: int, slot: int) -> tuple[Cell, Bottleneck | None, list[Result]]:
+        """A cell, what limited it, and its trials that count."""
+        if comparison not in self._known:
+            used, _, _ = used_blocks(self.plan, comparison, self._done)
+            self._known[comparison] = used, limits_of(self.plan, comparison, used, (), {})
+        rows, limits = self._known[comparison]
+        mine = [each for row in rows.values() if (each := row[slot]) is not None and each.report is not None]
+        limit = limits.get(self.plan.comparisons[comparison].titles[slot])
+        return self.plan.comparisons[comparison].cells[slot], None if limit is None else limit.kind, mine
+
+
+def limit_probe(host: Host, timed: Timed, comparison: int, slot: int, begins: Begins) -> LimitProbe | None:
     """Runs short trials that show what limited a cell; None if the timed trials show it, or no trial can.
 
-    `known` has the highest measured rate of the generator for each shape of load. The probe calls `begins` before its
-    trials, and skips them if it returns False.
+    The probe calls `begins` before its trials, and skips them if it returns False.
     """
-    cell, kind, mine = _so_far(plan, comparison, slot, results)
+    cell, kind, mine = timed.of(comparison, slot)
     if not mine or not is_closed_loop(cell):
         return None
-    (scheduled,) = (each for each in block_trials(plan, comparison, 0, 0) if each.slot == slot)
+    (scheduled,) = (each for each in block_trials(timed.plan, comparison, 0, 0) if each.slot == slot)
 
     def attempt(asked: Cell) -> Result | None:
         result = trial.judged(asked, measure(host, asked, scheduled))
@@ -72,9 +89,10 @@ def limit_probe(
     ceiling = None
     if kind is Bottleneck.GENERATOR:
         rate = median(_rate(each) for each in mine)
-        ceiling = _ceiling_per_s(cell, rate, {**reached_per_s(plan, results), **known}, attempt, begins)
+        ceiling = _ceiling_per_s(cell, rate, timed.ceilings, attempt, begins)
         if ceiling is None:
             return None
+        timed.ceilings[load_shape(cell)] = ceiling
         if rate >= CEILING_SHARE * ceiling:
             return LimitProbe(ceiling_per_s=ceiling)
         kind = Bottleneck.LATENCY
@@ -89,10 +107,11 @@ def longest_ms(plan: Plan, results: Sequence[Result] = ()) -> list[int]:
     With results, cells whose limit the timed trials show are left out, and slow servers get longer trials. Without
     results, neither is known.
     """
+    timed = Timed(plan, results)
     trials, shapes = list[int](), set[str]()
     for at, comparison in enumerate(plan.comparisons):
         for slot in range(len(comparison.cells)):
-            cell, kind, mine = _so_far(plan, at, slot, results)
+            cell, kind, mine = timed.of(at, slot)
             kind = kind if results else Bottleneck.GENERATOR
             if not is_closed_loop(cell) or kind not in (Bottleneck.GENERATOR, Bottleneck.LATENCY):
                 continue
@@ -102,17 +121,6 @@ def longest_ms(plan: Plan, results: Sequence[Result] = ()) -> list[int]:
             if is_open_question(cell, Bottleneck.LATENCY):
                 trials += [_short(cell, _mean_ms(mine)).trial_ms] * 2 * PAIRS_MAX
     return trials
-
-
-def _so_far(
-    plan: Plan, comparison: int, slot: int, results: Sequence[Result]
-) -> tuple[Cell, Bottleneck | None, list[Result]]:
-    """A cell, its limit by the timed trials, and the trials that count."""
-    done = {result.trial.place: result for result in results if plan.holds(result.trial)}
-    used, _, _ = used_blocks(plan, comparison, done)
-    mine = [each for row in used.values() if (each := row[slot]) is not None and each.report is not None]
-    limit = limits_of(plan, comparison, used, (), {}).get(plan.comparisons[comparison].titles[slot])
-    return plan.comparisons[comparison].cells[slot], None if limit is None else limit.kind, mine
 
 
 def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try, begins: Begins) -> float | None:

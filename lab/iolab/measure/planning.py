@@ -185,20 +185,22 @@ def blocks_chosen(half_width: float, pilot: int, within: float) -> int:
     return pilot if half_width <= within / SURE else max(SURE * pilot, blocks_needed(half_width, pilot, within))
 
 
-def late(plan: Plan, results: Iterable[Result]) -> Late:
+def lateness_of(plan: Plan, results: Iterable[Result]) -> list[float]:
+    """How much longer than planned each trial took, for trials with a stored time."""
+    return [result.took_s - plan.cell(result.trial).trial_ms / 1_000 for result in results if result.took_s is not None]
+
+
+def late(lateness_s: Sequence[float]) -> Late:
     """How much longer than planned trials take: the mean so far, or the median of the latest if that is more."""
-    lates_s = [
-        result.took_s - plan.cell(result.trial).trial_ms / 1_000 for result in results if result.took_s is not None
-    ]
-    if not lates_s:
+    if not lateness_s:
         return Late(0.0, 0.0)
-    usual_s = max(0.0, fmean(lates_s), median(lates_s[-LATEST:]))
-    return Late(usual_s, max(usual_s, *lates_s))
+    usual_s = max(0.0, fmean(lateness_s), median(lateness_s[-LATEST:]))
+    return Late(usual_s, max(usual_s, *lateness_s))
 
 
 def _times_s(plan: Plan, results: Sequence[Result]) -> tuple[float, float]:
     """How long a block took in a pilot, reruns included, and how long everything else takes at most."""
-    late_s = late(plan, results)
+    late_s = late(lateness_of(plan, results))
     took_s = math.fsum(result.took_s or 0.0 for result in results)
     block_s = took_s / max(1, begun(results)) if took_s else plan.duration_s / plan.blocks
     measured_s = others(plan).time_s(late_s.usual_s) + probes(plan, results).time_s(late_s.usual_s)

@@ -15,7 +15,6 @@ from typing import Any
 from iolab.contract.types import updated
 from iolab.errors import BadInput, IolabError
 from iolab.judge import trial
-from iolab.judge.bottleneck import load_shape
 from iolab.measure import programs, pythons, rates
 from iolab.measure.agent import Host
 from iolab.measure.budget import Budget
@@ -34,7 +33,7 @@ from iolab.measure.events import (
     TrialBegan,
 )
 from iolab.measure.first_look import check, kind_of
-from iolab.measure.limit_probe import limit_probe
+from iolab.measure.limit_probe import Timed, limit_probe
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
 from iolab.plan.plan import Plan, Trial
@@ -138,10 +137,8 @@ def run(
         plan = progress.plan
         left = uncounted(plan, progress.results, writer.trials.counts)
         _refuse_changed(plan, host, executed)
-        capacities, ceilings = machine[rates.RECORDED], dict[str, float]()
-        are_counted = [
-            _count(progress, host, budget, left[number:], capacities, ceilings) for number in range(len(left))
-        ]
+        capacities, timed = machine[rates.RECORDED], Timed(plan, progress.results)
+        are_counted = [_count(progress, host, budget, left[number:], capacities, timed) for number in range(len(left))]
         if all(are_counted):
             writer.end(clocks.wall())
     return folder
@@ -283,12 +280,10 @@ def _count(
     budget: Budget,
     left: Sequence[tuple[int, int]],
     capacities: Mapping[str, float],
-    ceilings: dict[str, float],
+    timed: Timed,
 ) -> bool:
     """Stores the costs of the first of these contestants, measured in a separate trial, or why they cannot be measured.
     If the timed trials leave its limit open and there is time, short trials probe that too.
-
-    `ceilings` are the generator's known ceilings.
 
     False after a passing failure, so that it is counted again later.
     """
@@ -308,9 +303,7 @@ def _count(
     probe = None
     if not passing:
         begins = partial(_probing, progress, budget, left)
-        probe = limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings, begins)
-    if probe is not None and probe.ceiling_per_s is not None:
-        ceilings[load_shape(cell)] = probe.ceiling_per_s
+        probe = limit_probe(host, timed, comparison, slot, begins)
     count = CostCount(comparison=comparison, slot=slot, cell=key, limit=probe, took_s=progress.lap_s(), **seen)
     progress.keep_count(count, passing=passing)
     return not passing
