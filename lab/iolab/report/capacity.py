@@ -198,7 +198,7 @@ def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | No
         *_knee(knee, x),
         _limit_rules(limits, y),
         lines.mark_line(strokeWidth=1.5, opacity=0.7).encode(
-            detail="name:N", order="rate:Q", color=alt.Color("role:N", scale=None)
+            detail=alt.Detail("name:N"), order=alt.Order("rate:Q"), color=alt.Color("role:N", scale=None)
         ),
         base.mark_point(size=34, strokeWidth=1.5, opacity=1).encode(
             stroke=alt.Stroke("role:N", scale=None), fill=alt.Fill("inside:N", scale=None)
@@ -269,12 +269,12 @@ def _overload(
         rows = [{"time": at, "value": value, "order": order} for order, (at, value) in enumerate(points)]
         colour = palette.light(palette.contestant(slot))
         line = alt.Chart(charts.data_of(rows)).mark_line(strokeWidth=1.5, color=colour)
-        layers.append(line.encode(x=x, y=y, order="order:Q"))
+        layers.append(line.encode(x=x, y=y, order=alt.Order("order:Q")))
     shaded = alt.Chart(charts.data_of([{"begin": seen.begin_s, "end": seen.end_s}]))
     back = [] if seen.back_s is None else [{"time": seen.end_s + seen.back_s}]
     vertical = alt.Chart(charts.data_of(back)).mark_rule(strokeWidth=1.5, color=palette.light("good"))
     return charts.framed_layers(
-        shaded.mark_rect(color=palette.light("band")).encode(x=alt.X("begin:Q"), x2="end:Q"),
+        shaded.mark_rect(color=palette.light("band")).encode(x=alt.X("begin:Q"), x2=alt.X2("end:Q")),
         _limit_rules(limits, y),
         *layers,
         vertical.encode(x=x),

@@ -2,6 +2,8 @@
 
 Charts have the width of a phone, and are side by side on wider screens. The label and figures of a row are above its
 marks, because a phone has no room for them beside the marks.
+
+Fields are given as channels (`alt.X2("high:Q")`), because altair takes milliseconds to find the channel of a string.
 """
 
 from __future__ import annotations
@@ -131,12 +133,14 @@ def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
     colour, inside = alt.Stroke("role:N", scale=None), alt.Fill("inside:N", scale=None)
     # The band and the line span only the marks: across the text they would strike it through.
     lanes = [{"top": y + 20, "bottom": y + 35, "low": 1 / limit, "high": limit, "one": 1} for y, _ in placed]
-    lane = alt.Chart(data_of(lanes)).encode(y=_pixels("top", height), y2="bottom:Q")
+    lane = alt.Chart(data_of(lanes)).encode(y=_pixels("top", height), y2=alt.Y2("bottom:Q"))
     return framed_layers(
-        lane.mark_rect(color=palette.light("band")).encode(x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q"),
-        lane.mark_rule(color=palette.light("muted")).encode(x="one:Q"),
-        base.mark_rule(strokeWidth=2.5, strokeCap="round").encode(x="low:Q", x2="high:Q", stroke=colour),
-        base.mark_point(size=60, strokeWidth=2, opacity=1).encode(x="ratio:Q", stroke=colour, fill=inside),
+        lane.mark_rect(color=palette.light("band")).encode(
+            x=alt.X("low:Q", scale=scale, axis=axis), x2=alt.X2("high:Q")
+        ),
+        lane.mark_rule(color=palette.light("muted")).encode(x=alt.X("one:Q")),
+        base.mark_rule(strokeWidth=2.5, strokeCap="round").encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), stroke=colour),
+        base.mark_point(size=60, strokeWidth=2, opacity=1).encode(x=alt.X("ratio:Q"), stroke=colour, fill=inside),
         *_words(headings, ((at, row.label, row.text) for at, row in placed), height),
         height=height,
     )
@@ -174,9 +178,9 @@ def evidence(rows: Sequence[EvidenceRow], axis_title: str) -> alt.TopLevelMixin:
     ]
     y, colour = _pixels("y", height), alt.Color("role:N", scale=None)
     base = alt.Chart(data_of(marks)).encode(y=y)
-    lane = alt.Chart(data_of(marks)).encode(y=_pixels("top", height), y2="bottom:Q")
+    lane = alt.Chart(data_of(marks)).encode(y=_pixels("top", height), y2=alt.Y2("bottom:Q"))
     allowed = alt.Chart(data_of([mark for mark in marks if mark["bounded"]])).encode(
-        y=_pixels("top", height), y2="bottom:Q"
+        y=_pixels("top", height), y2=alt.Y2("bottom:Q")
     )
     published = alt.Chart(data_of([mark for mark in marks if mark["published"]])).encode(y=y)
     said = [
@@ -187,15 +191,17 @@ def evidence(rows: Sequence[EvidenceRow], axis_title: str) -> alt.TopLevelMixin:
     words = alt.Chart(data_of([{**each, "role": palette.light(str(each["role"]))} for each in said]))
     diamond = published.mark_point(shape="diamond", size=80, strokeWidth=1.5, opacity=1, color=palette.light("ink"))
     return framed_layers(
-        allowed.mark_rect(color=palette.light("band")).encode(x=alt.X("least:Q", scale=scale, axis=axis), x2="most:Q"),
+        allowed.mark_rect(color=palette.light("band")).encode(
+            x=alt.X("least:Q", scale=scale, axis=axis), x2=alt.X2("most:Q")
+        ),
         lane.mark_rule(color=palette.light("muted")).encode(x=alt.X("one:Q", scale=scale, axis=axis)),
         base.mark_rule(strokeWidth=2.5, strokeCap="round").encode(
-            x=alt.X("low:Q", scale=scale), x2="high:Q", color=colour
+            x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), color=colour
         ),
         base.mark_point(size=60, filled=True, opacity=1).encode(x=alt.X("value:Q", scale=scale), color=colour),
         diamond.encode(x=alt.X("published:Q", scale=scale)),
         words.mark_text(align="left", fontSize=FONT, limit=WIDTH).encode(
-            y=y, x=alt.value(0), text="text:N", color=colour
+            y=y, x=alt.value(0), text=alt.Text("text:N"), color=colour
         ),
         height=height,
     )
@@ -228,7 +234,7 @@ def strips(rows: Sequence[StripRow], axis_title: str) -> alt.TopLevelMixin:
     x = alt.X("value:Q", scale=scale, axis=styled_axis(axis_title, count=5, expression=ROUNDED))
     summary = alt.Chart(data_of(summaries)).encode(y=y, color=colour)
     return framed_layers(
-        summary.mark_rule(strokeWidth=8, opacity=0.25).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+        summary.mark_rule(strokeWidth=8, opacity=0.25).encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q")),
         alt.Chart(data_of(dots)).mark_circle(size=26, opacity=0.55).encode(x=x, y=y, color=colour),
         summary.mark_tick(orient="vertical", thickness=2.5, size=18, opacity=1).encode(
             x=alt.X("median:Q", scale=scale)
@@ -279,7 +285,7 @@ def quantiles(points: Sequence[QuantilePoint], curves: Sequence[QuantileCurve] =
     base = alt.Chart(data_of(marks)).encode(x=x, color=colour)
     return framed_layers(
         alt.Chart(data_of(line or marks)).mark_line(strokeWidth=1.5, opacity=0.7).encode(x=x, y=y, color=colour),
-        base.mark_rule(strokeWidth=5, opacity=0.3).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_rule(strokeWidth=5, opacity=0.3).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
         base.mark_circle(size=44, opacity=1).encode(y=y),
         height=220,
     )
@@ -300,9 +306,9 @@ def bars(segments: list[dict[str, Any]], words: Sequence[tuple[str, str]], axis_
     return framed_layers(
         blocks.encode(
             x=alt.X("begin:Q", scale=alt.Scale(domain=(0, 1.02 * top), nice=False), axis=axis),
-            x2="end:Q",
+            x2=alt.X2("end:Q"),
             y=_pixels("top", height),
-            y2="bottom:Q",
+            y2=alt.Y2("bottom:Q"),
             fill=alt.Fill("role:N", scale=None),
         ),
         *_words([], ((at * ROW, label, text) for at, (label, text) in enumerate(words)), height),
@@ -347,11 +353,11 @@ def timeline(lines: Sequence[Line], median: Line | None, begin_s: float, top_per
     shade = alt.Chart(data_of([{"begin": begin_s, "end": 0}])).mark_rect(color=palette.light("band"))
     trials = alt.Chart(data_of(points)).mark_line(strokeWidth=0.9, opacity=0.35, interpolate="monotone")
     return framed_layers(
-        shade.encode(x=alt.X("begin:Q"), x2="end:Q"),
+        shade.encode(x=alt.X("begin:Q"), x2=alt.X2("end:Q")),
         trials.encode(
             x=time,
             y=rate,
-            detail="line:N",
+            detail=alt.Detail("line:N"),
             color=alt.Color("role:N", scale=None),
         ),
         *bold,
@@ -381,11 +387,15 @@ def _words(headings: Iterable[tuple[int, str]], labels: Iterable[tuple[int, str,
     charts = []
     if heads:
         bold = alt.Chart(data_of(heads)).mark_text(align="left", fontWeight="bold", fontSize=FONT, limit=WIDTH)
-        charts.append(bold.encode(y=y, x=alt.value(0), text="text:N", color=alt.value(palette.light("ink"))))
+        charts.append(bold.encode(y=y, x=alt.value(0), text=alt.Text("text:N"), color=alt.value(palette.light("ink"))))
     base = alt.Chart(data_of(pairs)).encode(y=y)
     left = base.mark_text(align="left", fontSize=FONT, limit=WIDTH * 0.6, color=palette.light("ink"))
     right = base.mark_text(align="right", fontSize=FONT, limit=WIDTH * 0.4, color=palette.light("muted"))
-    return [*charts, left.encode(x=alt.value(0), text="label:N"), right.encode(x=alt.value("width"), text="text:N")]
+    return [
+        *charts,
+        left.encode(x=alt.value(0), text=alt.Text("label:N")),
+        right.encode(x=alt.value("width"), text=alt.Text("text:N")),
+    ]
 
 
 def framed_layers(*layers: alt.Chart, height: int) -> alt.TopLevelMixin:
@@ -437,7 +447,8 @@ def _pixels(field: str, height: int) -> alt.Y:
 
 
 def data_of(rows: list[dict[str, Any]]) -> alt.InlineData:
-    return alt.InlineData(values=rows)
+    # altair copies a chart with each step that builds it: the rows of a list too, but not those of a tuple.
+    return alt.InlineData(values=tuple(rows))
 
 
 def _short(text: str) -> str:

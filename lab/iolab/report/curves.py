@@ -163,7 +163,9 @@ def chart(points: Sequence[Point], fits: Sequence[Fit], x_title: str, y_title: s
     base = alt.Chart(charts.data_of(marks)).encode(x=x, color=alt.Color("role:N", scale=None))
     y = alt.Y("median:Q", scale=y_scale, axis=y_axis)
     layers = [
-        base.mark_rule(strokeWidth=5, opacity=0.3).encode(y=alt.Y("low:Q", scale=y_scale, axis=y_axis), y2="high:Q"),
+        base.mark_rule(strokeWidth=5, opacity=0.3).encode(
+            y=alt.Y("low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("high:Q")
+        ),
         base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y=y),
         base.mark_point(size=44, strokeWidth=1.5, opacity=1).encode(y=y, fill=alt.Fill("inside:N", scale=None)),
     ]
@@ -179,5 +181,5 @@ def chart(points: Sequence[Point], fits: Sequence[Fit], x_title: str, y_title: s
     ]
     if ends:
         straight = alt.Chart(charts.data_of(ends)).mark_line(strokeWidth=1, strokeDash=[4, 3])
-        layers.append(straight.encode(x=x, y=y, color=alt.Color("role:N", scale=None), detail="slot:N"))
+        layers.append(straight.encode(x=x, y=y, color=alt.Color("role:N", scale=None), detail=alt.Detail("slot:N")))
     return charts.framed_layers(*layers, height=170)

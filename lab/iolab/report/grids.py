@@ -145,17 +145,21 @@ def chart(grid: Grid) -> alt.TopLevelMixin:
     return charts.framed_layers(
         base.mark_rect(stroke=palette.light("ground"), strokeWidth=1).encode(
             x=x,
-            x2="x2:Q",
+            x2=alt.X2("x2:Q"),
             y=y,
-            y2="y2:Q",
+            y2=alt.Y2("y2:Q"),
             fill=alt.Fill("role:N", scale=None),
             fillOpacity=alt.Opacity("opacity:Q", scale=None),
         ),
-        words.mark_text(fontSize=LABEL, color=ink).encode(x="mid:Q", y="above:Q", text="name:N"),
-        words.mark_text(fontSize=LABEL, color=ink).encode(x="mid:Q", y="below:Q", text="ratio:N"),
+        words.mark_text(fontSize=LABEL, color=ink).encode(
+            x=alt.X("mid:Q"), y=alt.Y("above:Q"), text=alt.Text("name:N")
+        ),
+        words.mark_text(fontSize=LABEL, color=ink).encode(
+            x=alt.X("mid:Q"), y=alt.Y("below:Q"), text=alt.Text("ratio:N")
+        ),
         alt.Chart(charts.data_of(list(_borders(place, xs, ys))))
         .mark_rule(color=ink, strokeWidth=3, strokeCap="round")
-        .encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q"),
+        .encode(x=alt.X("x:Q"), x2=alt.X2("x2:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")),
         height=ROW * len(ys),
     )
 

@@ -53,7 +53,9 @@ def chart(scalings: Sequence[Scaling]) -> alt.TopLevelMixin:
     colour = alt.Color("role:N", scale=None)
     base = alt.Chart(charts.data_of(points)).encode(x=x, color=colour)
     layers = [
-        base.mark_rule(strokeWidth=5, opacity=0.3).encode(y=alt.Y("low:Q", scale=y_scale, axis=y_axis), y2="high:Q"),
+        base.mark_rule(strokeWidth=5, opacity=0.3).encode(
+            y=alt.Y("low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("high:Q")
+        ),
         base.mark_point(size=44, strokeWidth=1.5, opacity=1).encode(y=alt.Y("rate:Q", scale=y_scale, axis=y_axis)),
     ]
     for is_law, dashes in ((True, [4, 3]), (False, [1, 3])):
@@ -61,7 +63,7 @@ def chart(scalings: Sequence[Scaling]) -> alt.TopLevelMixin:
         shown = [each for each in curves if each["is_law"] == is_law and each["rate"] <= 1.06 * top]
         line = alt.Chart(charts.data_of(shown)).mark_line(strokeWidth=1, strokeDash=dashes)
         y = alt.Y("rate:Q", scale=y_scale, axis=y_axis)
-        layers.append(line.encode(x=x, y=y, color=colour, detail="slot:N"))
+        layers.append(line.encode(x=x, y=y, color=colour, detail=alt.Detail("slot:N")))
     return charts.framed_layers(*layers, height=170)
 
 
