@@ -129,7 +129,7 @@ def never_steady(series: NDArray[np.float64], warmup: int = 0) -> bool:
 def drift(series: NDArray[np.float64]) -> float:
     """How much throughput moved over a window, as a share of its level: by trend or halves; 0 if it may be chance."""
     batches = _batches(series)
-    if batches.size < BATCHES_MIN or batches.mean() == 0:
+    if batches.size < BATCHES_MIN or np.ptp(batches) == 0:
         return 0.0
     slope, _, low, high = scipy.stats.theilslopes(batches)
     trend = abs(slope) * batches.size / batches.mean() if low > 0 or high < 0 else 0.0
