@@ -33,9 +33,10 @@ import pytest
 
 import made
 from iolab import report
-from iolab.contract.types import ServeReady
+from iolab.contract.types import ServeReady, updated
 from iolab.judge import stats, verdict
 from iolab.judge.results import judged, read
+from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.claims import Claim, Published, Quantity, RatioTest
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import parse_experiment, vs_plan
@@ -488,6 +489,44 @@ def test_an_inconclusive_setting_never_reads_as_a_result(
     text = report.render(judged(plan, {}, Trials(tuple(results), ())))
     assert ('class="verdict none"' in text) == (len(comparisons) == 2)
     assert "2.2 % stolen" in text
+
+
+OPEN = {"word": "not decided", "low": 0.9, "high": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([{}, {"ratio": 1.3}], "more requests at both settings (1.170x to 1.300x)."),
+        ([{}, {"ratio": 0.5, "low": 0.49, "high": 0.51}], "more requests at 1 (1.170x), fewer requests, epoll serves"),
+        ([{"word": "same", "ratio": 1.001}, {}], "more requests at 1 (1.169x), the same requests within 2 % at 1 ("),
+        ([{**OPEN, "p_value": 0.3}] * 2, "not decided (interval too wide) at both settings."),
+        ([{"word": "not decided"}] * 2, "not decided (too few blocks for so many ratios) at both settings."),
+        ([{**OPEN, "bound": "at least"}] * 2, "not decided (the server was not the limit) at both settings."),
+        (
+            [{"word": "not decided"}, {**OPEN, "p_value": 0.3}],
+            "not decided (too few blocks for so many ratios) at 1, not decided (interval too wide) at 1.",
+        ),
+        ([{}, None], "more requests at 1 (1.170x), too few blocks at 1."),
+    ],
+)
+def test_the_headline_says_at_how_many_settings_a_pair_came_out_how(
+    changes: list[dict[str, Any] | None], said: str
+) -> None:
+    plan = the_plan()
+    verdicts = [
+        with_ratio(found, change)
+        for found, change in zip(verdict.judge(plan, list(synthetic(plan))), changes, strict=True)
+    ]
+    assert said in headline.headline(verdicts).partition(" io_uring[")[0]
+
+
+def with_ratio(found: ComparisonVerdict, change: dict[str, Any] | None) -> ComparisonVerdict:
+    """The verdict with another ratio of the requests of io_uring; None: without that ratio."""
+    ratio = found.estimate("throughput", "io_uring")
+    assert ratio is not None
+    others = tuple(each for each in found.estimates if each != ratio)
+    return updated(found, estimates=others if change is None else (updated(ratio, **change), *others))
 
 
 def test_warnings_are_counted_over_all_settings_and_shown_in_full_below() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from iolab.judge import sentences, stats
 from iolab.judge.claims import ClaimVerdict
@@ -15,6 +16,21 @@ from iolab.report import warning_table
 # The most lines of a headline.
 LINES_MAX = 6
 SAME = f"the same requests within {stats.EFFECT * 100:.0f} %"
+
+
+# Why a ratio is not decided, in the order in which a sentence lists it.
+TOO_MANY_RATIOS = "too few blocks for so many ratios"
+TOO_WIDE = "interval too wide"
+NOT_THE_LIMIT = "the server was not the limit"
+WHY_UNDECIDED = (TOO_MANY_RATIOS, TOO_WIDE, NOT_THE_LIMIT)
+
+
+class _Outcome(NamedTuple):
+    """What came out for a pair at so many settings; with `ratios` in brackets where they differ or are the same."""
+
+    words: str
+    settings: int
+    ratios: str = ""
 
 
 def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
@@ -74,31 +90,41 @@ def of_claims(judged: Sequence[ClaimVerdict]) -> str:
 def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
     """Where one contestant served more, fewer or the same requests as the other, with the range of ratios."""
     settings = [found for found in verdicts if contestant in found.titles[1:] and found.titles[0] == reference]
-    decided = [found.estimate("throughput", contestant, reference) for found in settings if found.inconclusive is None]
-    estimates = [each for each in decided if each is not None]
-    differing = [each for each in estimates if each.word == "differs"]
-    open_ = [each for each in estimates if each.word == "not decided"]
-    exact = [each for each in open_ if each.bound == "exact"]
-    groups = [
-        ("more requests", [each for each in differing if each.ratio > 1], True),
-        (f"fewer requests, {reference} serves more", [each for each in differing if each.ratio < 1], True),
-        (SAME, [each for each in estimates if each.word == "same"], True),
-        ("not decided (too few blocks for so many ratios)", [each for each in exact if each.differs_alone], False),
-        ("not decided (interval too wide)", [each for each in exact if not each.differs_alone], False),
-        ("not decided (the server was not the limit)", [each for each in open_ if each.bound != "exact"], False),
-    ]
-    counted = [
-        (what, len(group), f" ({_range(group)})" if with_range else "") for what, group, with_range in groups if group
-    ]
-    counted += [("too few blocks", len(decided) - len(estimates), "")] if len(decided) > len(estimates) else []
-    counted += [("inconclusive", len(settings) - len(decided), "")] if len(settings) > len(decided) else []
+    outcomes = list(_outcomes(settings, contestant, reference))
     largest = _largest_sentence(settings, contestant, reference)
-    if len(counted) == 1:
-        what, count, ratios = counted[0]
-        at = where([s.name for s in settings], count)
-        return f"{contestant} against {reference}: {what} at {at}{ratios}.{largest}"
-    parts = ", ".join(f"{what} at {count}{ratios}" for what, count, ratios in counted)
+    if len(outcomes) == 1:
+        (only,) = outcomes
+        at = where([found.name for found in settings], only.settings)
+        return f"{contestant} against {reference}: {only.words} at {at}{only.ratios}.{largest}"
+    parts = ", ".join(f"{each.words} at {each.settings}{each.ratios}" for each in outcomes)
     return f"{contestant} against {reference}, of {len(settings)} settings: {parts}.{largest}"
+
+
+def _outcomes(settings: Sequence[ComparisonVerdict], contestant: str, reference: str) -> Iterator[_Outcome]:
+    """What came out for the requests of a pair, with the number of settings; nothing that came out nowhere."""
+    conclusive = [found for found in settings if found.inconclusive is None]
+    known = [found.estimate("throughput", contestant, reference) for found in conclusive]
+    estimates = [each for each in known if each is not None]
+    differing = [each for each in estimates if each.word == "differs"]
+    decided = {
+        "more requests": [each for each in differing if each.ratio > 1],
+        f"fewer requests, {reference} serves more": [each for each in differing if each.ratio < 1],
+        SAME: [each for each in estimates if each.word == "same"],
+    }
+    yield from (_Outcome(words, len(group), f" ({_range(group)})") for words, group in decided.items() if group)
+    undecided = Counter(_why_undecided(each) for each in estimates if each.word == "not decided")
+    yield from (_Outcome(f"not decided ({why})", undecided[why]) for why in WHY_UNDECIDED if undecided[why])
+    if len(conclusive) > len(estimates):
+        yield _Outcome("too few blocks", len(conclusive) - len(estimates))
+    if len(settings) > len(conclusive):
+        yield _Outcome("inconclusive", len(settings) - len(conclusive))
+
+
+def _why_undecided(estimate: Estimate) -> str:
+    """Why a ratio is not decided."""
+    if estimate.bound != "exact":
+        return NOT_THE_LIMIT
+    return TOO_MANY_RATIOS if estimate.differs_alone else TOO_WIDE
 
 
 def _largest_sentence(settings: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
