@@ -25,11 +25,11 @@ from iolab.wording import number
 
 AXIS = "server.workers"
 # Two counts are a comparison and do not show how throughput grows.
-ASKED_MIN = 3
+PLANNED_COUNTS_MIN = 3
 # The law has three coefficients; this leaves three degrees of freedom to show a bad fit.
-COUNTS_MIN = 6
+FITTED_COUNTS_MIN = 6
 # A peak beyond this multiple of the largest count is a guess.
-BEYOND_MAX = 2
+PEAK_FACTOR_MAX = 2
 # Why a count of workers is not used.
 NO_PROCESSOR = "no processor for each worker"
 NOT_THE_LIMIT = "the server was not the limit"
@@ -94,7 +94,7 @@ def _groups(plan: Plan) -> Iterator[tuple[str, list[int]]]:
             heading = "" if comparison.group in ("", "all") and not rest else name_of(comparison.group, rest)
             found.setdefault(heading, []).append(at)
     for heading, members in found.items():
-        if len(members) >= ASKED_MIN:
+        if len(members) >= PLANNED_COUNTS_MIN:
             yield heading, sorted(members, key=lambda at: float(plan.comparisons[at].setting[AXIS]))
 
 
@@ -128,12 +128,17 @@ def _processors(cell: Cell) -> float:
 
 def _scaling(heading: str, title: str, points: Sequence[_Point], seed: int) -> Scaling:
     used = [point for point in points if not point.why_not]
-    if len(used) < COUNTS_MIN:
+    if len(used) < FITTED_COUNTS_MIN:
         return Scaling(heading=heading, contestant=title, why_not=_too_few(points, len(used)))
     blocks = sorted(set.intersection(*(set(point.rates_per_s) for point in used)))
     if len(blocks) < blocks_min(1):
         why_not = f"only {len(blocks)} whole blocks so far, {blocks_min(1)} are needed"
         return Scaling(heading=heading, contestant=title, why_not=why_not)
+    return _fitted(heading, title, used, blocks, seed)
+
+
+def _fitted(heading: str, title: str, used: Sequence[_Point], blocks: Sequence[int], seed: int) -> Scaling:
+    """The law through the counts that are used, over the blocks in which all of them were measured."""
     workers = np.array([float(point.workers) for point in used])
     rates = np.array([[point.rates_per_s[block] for point in used] for block in blocks])
     law = usl.fitted(workers, rates, seed)
@@ -149,7 +154,7 @@ def _scaling(heading: str, title: str, points: Sequence[_Point], seed: int) -> S
             if point.level is not None
         ),
         law=law,
-        peak_workers=peak if peak is not None and peak <= BEYOND_MAX * workers[-1] else None,
+        peak_workers=peak if peak is not None and peak <= PEAK_FACTOR_MAX * workers[-1] else None,
         r_squared=1 - float(((medians - of_law) ** 2).sum()) / spread if spread else None,
         residual_max=float(np.abs(medians / of_law - 1).max()),
         blocks=len(blocks),
@@ -163,7 +168,7 @@ def _too_few(points: Sequence[_Point], used: int) -> str:
         if point.why_not:
             others.setdefault(point.why_not, []).append(str(point.workers))
     reasons = "".join(f"; {why} at {', '.join(counts)}" for why, counts in others.items())
-    return f"{COUNTS_MIN} counts of workers are needed and {used} can be used{reasons}"
+    return f"{FITTED_COUNTS_MIN} counts of workers are needed and {used} can be used{reasons}"
 
 
 def sentences(scalings: Iterable[Scaling]) -> list[str]:
@@ -192,7 +197,8 @@ def _words(each: Scaling) -> str:
 
 def _peak_words(each: Scaling) -> str:
     if each.peak_workers is None:
-        return f"no peak is known within {BEYOND_MAX} times the {each.counts[-1].workers} workers that were measured"
+        most = each.counts[-1].workers
+        return f"no peak is known within {PEAK_FACTOR_MAX} times the {most} workers that were measured"
     if each.peak_workers <= 1:
         return "one worker serves the most requests"
     # Beyond two digits a peak is noise, also before the point.
