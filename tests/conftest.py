@@ -35,6 +35,7 @@ from iolab.contract.types import (
     WorkerCounts,
     Workload,
 )
+from iolab.judge import stats
 from iolab.machine import noise, proc
 from iolab.machine.netstat import ListenCounters
 from iolab.measure import agent, binary, contestants, observer
@@ -219,7 +220,13 @@ def private() -> Iterator[Path]:
 
 
 @pytest.fixture
-def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of the bootstrap's resamples, for tests that read no bootstrapped interval."""
+    monkeypatch.setattr(stats, "BOOTSTRAP_RESAMPLES", 99)
+
+
+@pytest.fixture
+def no_charts(monkeypatch: pytest.MonkeyPatch, few_resamples: None) -> None:
     """Reports without charts, which take most of the time of a page. The tests of the report draw them."""
     for name in ("ratios", "strips", "quantiles", "timeline"):
         monkeypatch.setattr(f"iolab.report.charts.{name}", lambda *figures: None)

@@ -26,6 +26,8 @@ from iolab.report import markdown
 from iolab.results.records import Failure, MachineNoise, Result
 from iolab.results.store import Trials
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
 MACHINE = [Cpu(id=id_, core=id_) for id_ in range(8)]
 EXPERIMENT = """

@@ -20,6 +20,8 @@ from iolab.plan.schedule import schedule
 from iolab.results.records import MachineNoise, Result
 from made import result, results
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 WHOLE = load_experiment(Path(__file__).parent.parent / "experiments" / "echo-io_uring-epoll.toml")
 # The comparisons with one event loop, which decide the claims.
 PLAN = WHOLE.model_copy(update={"comparisons": WHOLE.comparisons[:4]})

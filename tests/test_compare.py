@@ -25,6 +25,8 @@ from iolab.results.records import Failure, MachineNoise, Result
 from made import result
 from simulated_runs import MACHINE, MINE, Weather, outcomes, plan_of, store_run
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 PAGE = Path(__file__).resolve().parent.parent / "docs/continuous-integration.md"
 CALM = Weather(0.004)
 LIMITED = {"generator_share": 0.95, "server_share": 0.5}

@@ -32,6 +32,8 @@ from iolab.results.records import Result
 from made import results as made_results
 from test_stats import WEATHER, simulated_logs
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600})
 # Both contestants are checked before the first trial.
 LOOKS = 2

@@ -25,6 +25,8 @@ from iolab.results.records import Break, Failure, Growth, Result
 from iolab.results.store import Trials
 from made import result
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 AXIS = "workload.message_bytes"
 SIZES = (64, 128, 256, 512)
 PLAN = parse_experiment(

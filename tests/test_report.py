@@ -34,7 +34,7 @@ import pytest
 import made
 from iolab import report
 from iolab.contract.types import ServeReady, updated
-from iolab.judge import stats, verdict
+from iolab.judge import verdict
 from iolab.judge.results import judged, read
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.claims import Claim, Published, Quantity, RatioTest
@@ -378,9 +378,8 @@ def with_texts(result: Result, said: list[str]) -> Result:
     return result.model_copy(update=changes)
 
 
-@pytest.mark.usefixtures("no_charts")  # The next test is theirs.
-def test_no_text_from_outside_becomes_an_element_or_an_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "BOOTSTRAP_RESAMPLES", 99)
+@pytest.mark.usefixtures("no_charts")  # The next test is that of the charts.
+def test_no_text_from_outside_becomes_an_element_or_an_attribute() -> None:
     benign = (f"harmless {number}" for number in itertools.count())
     expected = tags_of(report.render(judged(*laden(benign))))
     assert len(HOSTILE) == 100

@@ -20,6 +20,8 @@ from iolab.report import curves, figures, grids, headline, markdown, matrix, pri
 from iolab.results.records import Break, Failure, Growth, Result
 from iolab.results.store import Trials
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 GRID = """
 name = "grid"
 question = "Which waits best for how many, of which how many are active?"
@@ -166,6 +168,7 @@ def the_note(*, quick: bool = False) -> str:
     return re.sub(r"<svg.*?</svg>", "", unescape(report.render(found)), flags=re.DOTALL)
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_each_test_of_a_claim_has_a_row_with_its_question_its_figures_and_its_word() -> None:
     text = the_note()
     assert "<b>C-1</b> fork costs half" in text
@@ -178,10 +181,12 @@ def test_each_test_of_a_claim_has_a_row_with_its_question_its_figures_and_its_wo
     assert "Published claims: 1 contradicted (C-1)" in text
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_test_that_the_quick_run_leaves_out_says_so() -> None:
     assert re.search(r"at least 0.1</th>.*?full run only", the_note(quick=True), re.DOTALL)
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_published_figures_stand_above_ours_with_the_ratios_to_the_first_row_there_and_here() -> None:
     text = the_note()
     rows = [re.sub(r"<small[^>]*>", " | ", row) for row in re.findall(r"<tr><th scope=.row.>(row-.*?)</tr>", text)]
@@ -238,12 +243,14 @@ def test_growth_is_drawn_where_it_goes_on_after_the_beginning_of_a_trial() -> No
     assert "What keeps growing" not in report.render(run(the_plan(PUBLISHED), lambda trial, _: 10_000))
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_comparison_in_which_neither_side_was_busy_is_labelled() -> None:
     results = made.results(the_plan(GRID), lambda _: 1_000.0, server_share=0.2, generator_share=0.2)
     text = report.render(judged(the_plan(GRID), {}, Trials(tuple(results), ())))
     assert "Latency-bound: neither side was busy, so requests per second only mirror the latency" in text
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_of_several_processes_the_page_says_how_many_served() -> None:
     def spread(result: Result) -> Result:
         assert result.server is not None
@@ -253,6 +260,7 @@ def test_of_several_processes_the_page_says_how_many_served() -> None:
     assert "2 of 32 processes served" in report.render(run(the_plan(GRID), lambda trial, _: 10_000, spread))
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_the_page_says_how_many_requests_a_trial_has_and_what_is_between_server_and_generator() -> None:
     plan = the_plan(PUBLISHED.replace("load.requests = 1000 }", "load.requests = 1000, path.delay_ms = 24.5 }"))
     text = report.render(run(plan, lambda trial, _: 10_000))
@@ -284,6 +292,7 @@ def test_two_contestants_need_no_matrix() -> None:
     assert list(matrix.matrices(run(the_plan(GRID), select_wins_while_few).verdicts)) == []
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_the_price_of_a_request_is_split_into_the_servers_own_time_and_the_kernels() -> None:
     found = run(the_plan(GRID), lambda trial, _: 10_000)
     used = figures.counted(found.plan, 0, {result.trial.place: result for result in found.trials})

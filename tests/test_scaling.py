@@ -27,6 +27,8 @@ from iolab.report import markdown, scaling_chart
 from iolab.results.records import Result
 from iolab.results.store import Trials
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 Floats = NDArray[np.float64]
 
 WORKERS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0])

@@ -14,6 +14,8 @@ from iolab.judge.results import Results
 from iolab.plan.plan import Plan
 from simulated_runs import WEATHERS, Study, Weather, plan_of, store_run
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SUITES = 10
 # Of SUITES suites: how many call the servers different, how many in the wrong direction, how many intervals cover the
