@@ -40,6 +40,7 @@ blocks = 6
 [fixed]
 workload.protocol = "echo"
 load.connections = 4
+load.rate = 1000
 trial.warmup_ms = {warmup_ms}
 trial.duration_ms = {duration_ms}
 """
