@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from iolab.judge.endurance import RULE_OF_THREE
 from iolab.judge.relations.quantities import Evidence, nowhere
 from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
 from iolab.plan.claims import HoldsTest, Quantity
 from iolab.plan.settings import Setting
 from iolab.results.records import Result
 from iolab.wording import one_in
-
-# -ln 0.05: with no event in n trials its rate is below this over n, at 95 %.
-RULE_OF_THREE = 3.0
 
 
 def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
