@@ -7,7 +7,7 @@ import fnmatch
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -105,23 +105,28 @@ def test_a_file_of_the_engine_uses_only_its_folder_and_those_below(path: Path) -
     assert used <= set(ENGINE[: ENGINE.index(folder) + 1])
 
 
-@cache
-def modules() -> dict[str, set[str]]:
-    """Each module of the lab, such as `judge.stats`, and those it imports; a folder is the module of its __init__."""
+def modules() -> dict[str, Path]:
+    """Each module of the lab, such as `judge.stats`, and its file; a folder is the module of its __init__."""
     # The files in contestants/ are programs, not modules.
     found = (path for path in files("lab/iolab/*.py") if not path.is_relative_to(LAB / "contestants"))
-    paths = {path: path.relative_to(LAB).with_suffix("") for path in found}
-    names = {path: ".".join(parts.parts).removesuffix(".__init__") for path, parts in paths.items()}
-    known = set(names.values())
-    uses = {names[path]: {module_of(name, known) for name in imports(path)} & known for path in paths}
+    paths = {".".join(path.relative_to(LAB).with_suffix("").parts).removesuffix(".__init__"): path for path in found}
     # It names the functions for scripts, and imports them on first use.
-    uses.pop("__init__")
-    return uses
+    paths.pop("__init__")
+    return paths
 
 
-def module_of(name: str, known: Set[str]) -> str:
+MODULES = modules()
+
+
+@cache
+def uses() -> dict[str, set[str]]:
+    """Each module of the lab, and the modules it imports."""
+    return {module: {module_of(name) for name in imports(path)} & set(MODULES) for module, path in MODULES.items()}
+
+
+def module_of(name: str) -> str:
     """The module in a dotted name: its longest known prefix."""
-    while name and name not in known:
+    while name and name not in MODULES:
         name = name.rpartition(".")[0]
     return name
 
@@ -143,9 +148,9 @@ def layer(module: str) -> int:
     return LAYERS.index(folder)
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
+@pytest.mark.parametrize("module", sorted(MODULES))
 def test_a_module_of_the_lab_imports_only_from_its_folder_and_those_below(module: str) -> None:
-    assert all(layer(used) <= layer(module) for used in modules()[module])
+    assert all(layer(used) <= layer(module) for used in uses()[module])
 
 
 def is_in(module: str, places: Sequence[str]) -> bool:
@@ -153,16 +158,16 @@ def is_in(module: str, places: Sequence[str]) -> bool:
 
 
 def test_what_judges_results_needs_no_engine() -> None:
-    reached, found = set[str](), {each for each in modules() if is_in(each, JUDGES)}
+    reached, found = set[str](), {each for each in MODULES if is_in(each, JUDGES)}
     while found:
         reached |= found
-        found = set().union(*(modules()[each] for each in found)) - reached
+        found = set().union(*(uses()[each] for each in found)) - reached
     assert not {each for each in reached if is_in(each, MEASURES)}
 
 
-@pytest.mark.parametrize("folder", sorted({each.partition(".")[0] for each in modules()}))
+@pytest.mark.parametrize("folder", sorted({each.partition(".")[0] for each in MODULES}))
 def test_modules_of_a_folder_import_each_other_in_one_direction(folder: str) -> None:
-    inside = {each: {used for used in modules()[each] if used.startswith(f"{folder}.")} for each in modules()}
+    inside = {each: {used for used in uses()[each] if used.startswith(f"{folder}.")} for each in MODULES}
     graph = {each: used - {each} for each, used in inside.items() if each.startswith(f"{folder}.")}
     TopologicalSorter(graph).prepare()
 
