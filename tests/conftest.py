@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import socket
@@ -50,6 +51,11 @@ from iolab.plan.settings import Cell
 from iolab.results.records import ClientRun, Failure, MachineNoise
 
 FAKE_ENGINE = Path(fake_engine.__file__)
+FAKE_SCRIPT = """#!/bin/sh
+[ "$1" = distance ] && exit 1
+[ -f "{folder}/$*" ] && exec cat "{folder}/$*"
+exec {python} -I -S {engine} "$@"
+"""
 MS = 1_000_000
 # Far longer than the slowest machine needs: only a hang takes this long.
 PATIENCE_S = 120.0
@@ -162,11 +168,15 @@ def open_sockets() -> set[str]:
 def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake engine as one executable file, run by the Python of these tests with nothing that it does not need.
 
-    It cannot measure the core-to-core latency. The lab requests that twice in each trial, so the shell refuses it
-    without starting Python.
+    The shell answers what the lab requests most often without starting Python: it refuses the core-to-core latency, and
+    prints the descriptions of the engine and of the models without options from files.
     """
-    path = tmp_path_factory.mktemp("engine") / "iolab-engine"
-    path.write_text(f'#!/bin/sh\n[ "$1" = distance ] && exit 1\nexec {sys.executable} -I -S {FAKE_ENGINE} "$@"\n')
+    folder = tmp_path_factory.mktemp("engine")
+    (folder / "describe").write_text(json.dumps(fake_engine.description()) + "\n")
+    for name in fake_engine.RATES:
+        (folder / f"describe --model {name}").write_text(json.dumps(fake_engine.model(name, {})) + "\n")
+    path = folder / "iolab-engine"
+    path.write_text(FAKE_SCRIPT.format(folder=folder, python=sys.executable, engine=FAKE_ENGINE))
     path.chmod(0o755)
     return path
 
@@ -228,7 +238,7 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_charts(monkeypatch: pytest.MonkeyPatch, few_resamples: None) -> None:
     """Reports without charts, which take most of the time of a page. The tests of the report draw them."""
-    for name in ("ratios", "strips", "quantiles", "timeline"):
+    for name in ("ratios", "evidence", "strips", "quantiles", "bars", "timeline"):
         monkeypatch.setattr(f"iolab.report.charts.{name}", lambda *figures: None)
     monkeypatch.setattr("iolab.report.drawing.inline", lambda chart, title, description: Markup("<svg></svg>"))
 
