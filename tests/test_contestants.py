@@ -502,7 +502,11 @@ def test_nginx_answers_the_body_that_is_asked_for(workers: int, body: int) -> No
 
 
 @pytest.mark.parametrize(("value", "said"), [("7", ""), ("0", "mine has no cached=0: it has 3, 1 to 9"), ("x", "mine")])
-def test_a_numeric_option_is_held_to_its_limits(folder: Path, value: str, said: str) -> None:
+def test_a_numeric_option_is_held_to_its_limits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, value: str, said: str
+) -> None:
+    # The programs of no other server are found, and so none is asked for its version.
+    monkeypatch.setenv("PATH", str(folder))
     option = 'cached = { least = 1, most = 9, default = 3 }, wait = ["select"'
     text = MINE.replace('wait = ["select"', option).replace('WAIT = "{wait}"', 'WAIT = "{wait} {cached}"')
     (folder / "contestants.toml").write_text(text)
