@@ -559,6 +559,7 @@ def test_results_of_another_plan_are_not_judged() -> None:
     assert judged(results(other, noisy(2.0))[:60]).estimates == ()
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_whole_suites_of_a_server_and_itself_seldom_differ() -> None:
     """200 simulated comparisons, all the way from trials to words; 16 is the 97.5 % bound for 5 %."""
     plan = vs_plan(["epoll", "epoll"], {"protocol": "echo"}, blocks=8)
