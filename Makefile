@@ -48,7 +48,9 @@ lint-python: .venv/.requirements
 test-rust: build
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --workspace
 
-# The files of a run that passed go with it; those of one that failed stay, and pytest names them.
+# The files of a run that passed go with it; those of one that failed stay, and pytest names them. Python keeps what it
+# compiles here, whatever the environment says, because many processes import the same files.
+test-python: export PYTHONDONTWRITEBYTECODE =
 test-python: build
 	files=$$(mktemp -d) && $(BIN)/pytest --numprocesses=$$(nproc) --dist=worksteal --basetemp=$$files/pytest \
 		&& rm -r $$files
