@@ -53,7 +53,7 @@ from iolab.results.records import ClientRun, Failure, MachineNoise
 FAKE_ENGINE = Path(fake_engine.__file__)
 FAKE_SCRIPT = """#!/bin/sh
 [ "$1" = distance ] && exit 1
-[ -f "{folder}/$*" ] && exec cat "{folder}/$*"
+[ -f "{folder}/$*" ] && command -p cat "{folder}/$*" && exit
 exec {python} -I -S {engine} "$@"
 """
 MS = 1_000_000
