@@ -139,6 +139,7 @@ def run(plan: Plan, law: Law | None = None, change: Callable[[Trial, Result], Re
     return judged(plan, {}, Trials(tuple(map(trial, schedule(plan))), ()))
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_run_with_processors_enough_has_its_law_on_the_page_and_in_json() -> None:
     found = run(plan_on(24))
     epoll, io_uring = found.scalings
