@@ -48,8 +48,8 @@ lint-python: .venv/.requirements
 test-rust: build
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --workspace
 
-# The files of a passed run are deleted; those of a failed run stay, and pytest prints their path. Python caches bytecode
-# even if the environment forbids it, because many processes import the same files.
+# The files of a passed run are deleted; those of a failed run stay, and pytest prints their path. Python caches its
+# bytecode even if the environment forbids it, because many processes import the same files.
 test-python: export PYTHONDONTWRITEBYTECODE =
 test-python: build
 	files=$$(mktemp -d) && $(BIN)/pytest --numprocesses=$$(nproc) --dist=worksteal --basetemp=$$files/pytest \

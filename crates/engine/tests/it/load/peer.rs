@@ -1,5 +1,6 @@
 //! The peer at the address of a run.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -70,9 +71,7 @@ impl Peer {
                 Running { identities: identities.map(Some), ..running }
             }
             Self::Killed(connections) => {
-                let mut spec = spec();
-                spec["count_calls"] = true.into();
-                let mut server = Supervised::start("serve", &spec.to_string());
+                let mut server = Supervised::start("serve", &spec().to_string());
                 let ready = server.event();
                 let address = ready["listen"][0].as_str().expect("it says where").to_owned();
                 let killer = thread::spawn(move || kill(server, connections));
@@ -134,24 +133,26 @@ fn spec() -> Value {
 
 /// Kills a server once it has this many connections and answers on them.
 fn kill(mut server: Supervised, connections: u64) {
-    /// Syscalls after all connections were open, besides those of each look at the counts.
-    const SYSCALLS: u64 = 100;
-    const SYSCALLS_OF_A_LOOK: u64 = 8;
+    /// CPU time of the thread that serves, after all connections were open. No request takes a tenth of it.
+    const SERVED_NS: u64 = 1_000_000;
     let begin = Instant::now();
-    let (mut first, mut looks) = (None, 0);
+    let mut first_ns = None;
     loop {
         let served = server.answer();
-        let accepted = served["workers"][0]["connections"].as_u64();
-        let syscalls = served["calls"].as_u64().expect("it counts them");
-        if accepted >= Some(connections) {
-            let made = syscalls - *first.get_or_insert(syscalls);
-            if made > SYSCALLS + looks * SYSCALLS_OF_A_LOOK {
+        if served["workers"][0]["connections"].as_u64() >= Some(connections) {
+            let now_ns = cpu_time_ns(server.pid());
+            if now_ns > *first_ns.get_or_insert(now_ns) + SERVED_NS {
                 break;
             }
-            looks += 1;
         }
         assert!(begin.elapsed() < PATIENCE, "it has nothing to answer: {served}");
         thread::sleep(Duration::from_millis(20));
     }
     signal("KILL", server.pid());
+}
+
+/// CPU time of the first thread of a process, which serves. Another thread answers the requests for counts.
+fn cpu_time_ns(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).expect("the process is alive");
+    text.split_whitespace().next().and_then(|field| field.parse().ok()).expect("the first field is a time")
 }
