@@ -1,4 +1,4 @@
-//! The echo client finds damaged replies, however split, correct exactly where they are.
+//! The echo client finds a reply correct exactly if it equals its request, however the stream is damaged and split.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The line client finds damaged replies, however split, correct exactly where they are.
+//! The line client finds a reply correct exactly if it is the right line, however the stream is damaged and split.
 
 #![no_main]
 

@@ -13,7 +13,7 @@ pub enum Phase {
     Send,
     /// The reply was not complete.
     Receive,
-    /// The server had announced that it would close it, with requests outstanding.
+    /// The server had announced that it would close the connection, with requests outstanding.
     Close,
 }
 
@@ -50,7 +50,8 @@ pub struct FirstFailure {
 }
 
 impl FirstFailure {
-    /// The same failure with the numbers of the whole run: thread `index` of `threads`, which number in turn.
+    /// The same failure, with its numbers within the whole run: its `threads` threads take numbers in turn, and this
+    /// one is at `index`.
     #[must_use]
     pub fn of_thread(self, index: usize, threads: usize) -> Self {
         let number = |own: u64| match own.checked_sub(1) {

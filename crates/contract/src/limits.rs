@@ -9,7 +9,7 @@ pub const THREADS: RangeInclusive<usize> = 1..=1024;
 /// Enough for five million connections at the usual limit of descriptors.
 pub const PROCESSES: RangeInclusive<usize> = 1..=256;
 
-/// Up to the kernel's default limit of descriptors for a process (`fs.nr_open`).
+/// Up to the most descriptors that the kernel allows a process by default (`fs.nr_open`).
 pub const CONNECTIONS: RangeInclusive<usize> = 1..=1 << 20;
 
 /// As many additional connections.
@@ -46,7 +46,7 @@ pub const WARMUP_MS: RangeInclusive<u64> = 0..=*DURATION_MS.end();
 /// Shorter slices would keep the generator busy with reporting.
 pub const SLICE_MS: RangeInclusive<u64> = 100..=*DURATION_MS.end();
 
-/// Up to a second: more amounts to a generator that never sleeps.
+/// Up to a second: a generator that never sleeps needs less.
 pub const SPIN_US: RangeInclusive<u64> = 0..=1_000_000;
 
 /// Up to a second: longer work in one call would stall an event loop.

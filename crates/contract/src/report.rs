@@ -85,9 +85,9 @@ pub struct Report {
     /// When the last complete reply of the window arrived; null if none did.
     #[serde(default)]
     pub last_reply_ns: Option<u64>,
-    /// From the first connect to that reply.
+    /// From the first connect to the last reply.
     pub elapsed_ns: Option<u64>,
-    /// In a run with a number of requests, from the beginning of the first to that reply.
+    /// In a run with a number of requests, from the beginning of the first to the last reply.
     pub finish_ns: Option<u64>,
     /// From when a request was due, in a closed loop from its send, to the complete, verified reply.
     pub latency_ns: Latency,

@@ -302,8 +302,8 @@ fn closed_early() -> String {
     "the server closed the connection before its reply".into()
 }
 
-/// Classifies an error of a socket. Only a server that has accepted a connection can reset it: before that, any error
-/// is a failure to connect.
+/// Classifies an error of a socket. A reset or an early end shows that the server had accepted the connection. Any
+/// other error before the first bytes is a failure to connect, except one of TLS.
 fn fault_of(error: &io::Error, taken: bool) -> Fault {
     match error.kind() {
         _ if tls::is_broken(error) => Fault::Tls,
@@ -495,7 +495,7 @@ mod tests {
             check_as_needed(2, &[Begins(0), Begins(1), Breaks(0, kind), Sent(1), Answered(1)], (1, 1));
         }
         check_as_needed(1, &[Begins(0), Late(0)], (0, 1));
-        // If none remains, it does not use up another one's.
+        // If no request remains, a failed connection does not use up another connection's request.
         for fails in [Breaks(1, ConnectionRefused), Breaks(1, ConnectionReset), Late(1)] {
             check_as_needed(1, &[Begins(0), Begins(1), Sent(0), fails, Answered(0)], (1, 0));
         }

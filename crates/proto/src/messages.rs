@@ -128,8 +128,8 @@ impl Random {
         (random & !1) | (at as u8 & 1)
     }
 
-    /// The letter, digit, `-` or `_` for a position, with the same property. No format needs to escape these
-    /// characters.
+    /// The letter, digit, `-` or `_` for a position, with the same property. Neither text nor JSON
+    /// needs to escape these characters.
     pub(crate) fn letter(&mut self, at: usize) -> u8 {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         LETTERS[usize::from(self.byte(at)) % LETTERS.len()]

@@ -6,6 +6,7 @@ use core::fmt;
 use crate::http::Date;
 
 /// Replies to send, and the date for them.
+///
 /// A worker lends its output to each connection in turn. It only grows to the largest batch of replies, so a warm
 /// worker does not allocate.
 pub struct Output {

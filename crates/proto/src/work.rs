@@ -4,7 +4,6 @@
 //! `target` steps, starting with `target`. It is easy to write in any language, because no value within a step reaches
 //! 2^53, which even a floating-point number holds exactly. Each step needs the one before it. A compiler could combine
 //! several linear steps into one, but the shift prevents that. `lab/iolab/work.py` is the same in Python.
-//! could make one, but the shift stands in its way. `lab/iolab/work.py` is the same in Python.
 
 use core::hint::black_box;
 

@@ -31,8 +31,8 @@ impl Namespace {
         self.0.as_raw_fd()
     }
 
-    /// Runs a command in this namespace, with SIGTERM when the calling thread ends. Ctrl-C ends the command as usual,
-    /// even if this process blocks it.
+    /// Makes a command start in this namespace, and receive SIGTERM when the calling thread ends. Ctrl-C ends the
+    /// command as usual, even if this process blocks SIGINT.
     pub fn contain(&self, command: &mut Command) {
         let namespace = self.descriptor();
         let begin = move || {

@@ -181,7 +181,7 @@ impl Clock {
     }
 
     fn start(&self) {
-        // Fails if it has been started before.
+        // The thread waits for this message, so the send cannot fail.
         let _ = self.begin.send(());
     }
 

@@ -202,7 +202,7 @@ pub(crate) fn find_model(name: &str) -> Result<&'static Model, Failure> {
         .ok_or_else(|| Failure::unknown("unknown_model", "model", name, names))
 }
 
-/// If the model does not have an option or a value. The message lists those that it has.
+/// Refuses an option or a value that the model does not have. The message lists those that it has.
 pub(crate) fn check_options(model: &Model, options: &BTreeMap<String, String>) -> Result<(), Failure> {
     for (name, value) in options {
         let names = model.all_options().map(|option| option.name);

@@ -300,7 +300,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale)).ok_or_else(wrong)
 }
 
-/// As [`count`], for sizes in memory.
+/// As [`count`], for a number that must fit into `usize`, such as connections.
 ///
 /// # Errors
 /// One line that says how to write a count.

@@ -3,8 +3,8 @@
 //!
 //! A path that cannot be written is refused before anything is sent. Each slice of the window is written as soon as it
 //! is over, so a crash leaves what was measured. A file that is written only at the end replaces an earlier one as a
-//! whole, and no file is emptied before there is something to write. A failure after that is reported at the end: the
-//! run is worth more than its copy.
+//! whole, and no file is emptied before there is something to write. A write that fails during the
+//! run is reported at the end: the run is worth more than its copy.
 
 mod csv;
 mod hlog;

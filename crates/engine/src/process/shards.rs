@@ -254,7 +254,7 @@ impl ShardProcess {
             .args(["load", "--spec", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Only this process gets Ctrl-C, and passes it on: a second one would end the others at once.
+            // Only this process gets Ctrl-C, and passes it on: a second SIGINT would end a child at once.
             .process_group(0)
             .spawn()
             .map_err(|error| Failure::work("failed", format!("cannot start another process: {error}")))?;
@@ -308,7 +308,7 @@ struct Shards<'a> {
     news: mpsc::Receiver<News>,
     stop: &'a AtomicBool,
     is_interrupted: bool,
-    /// How many have started to measure, and the time of the latest event.
+    /// How many have started to measure, and the latest time in a `measuring` or `measured` event.
     measuring: usize,
     at_ns: u64,
     slices: Slices,

@@ -21,7 +21,7 @@ pub(crate) enum Owner {
 /// Reads the spec. From then on the process dies with its parent.
 ///
 /// # Errors
-/// An invalid spec, too long, not text, or missing; or the parent is already gone.
+/// If the spec is invalid, too long, not text or missing, or if the parent is already gone.
 pub(crate) fn read_spec<T: Spec>() -> Result<T, Failure> {
     contract::read(&spec_line()?).map_err(|error| {
         let message = format!("the spec is invalid: {error}; docs/contract.md describes it");

@@ -105,8 +105,8 @@ fn labels(spec: &LoadSpec) -> Vec<String> {
     labels.iter().filter(|(applies, _)| *applies).map(|(_, label)| (*label).to_owned()).collect()
 }
 
-/// Whether no connection was open at the end and none could be opened, of those that should stay open. Connections for
-/// a single request may all be closed at any moment, and one that is being reopened is not open yet.
+/// Whether no connection was open at the end and none could be opened, of those that should stay open. Connections with
+/// a limited number of requests may all be closed at any moment, and one that is being reopened is not open yet.
 fn is_gone(spec: &LoadSpec, measured: &::load::Report) -> bool {
     let stays_open = spec.requests_per_connection.is_none()
         && !matches!(&spec.workload, Workload::Http(http) if !http.keep_alive);

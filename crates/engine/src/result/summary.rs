@@ -220,7 +220,7 @@ fn write_rows(out: &mut String, rows: &Rows<'_>) -> fmt::Result {
     writeln!(out, "              mean {mean}, standard deviation {stdev}\n")
 }
 
-/// The time that one reply in `one_in` exceeds. Omitted if there is no such reply, because it would repeat the maximum.
+/// The time that one reply in `one_in` exceeds. A dash if there are too few replies.
 pub(crate) fn percentile(times_ns: &Histogram<u64>, one_in: u64) -> String {
     if times_ns.len() < one_in {
         return "-".into();
@@ -297,7 +297,7 @@ fn share(part_ns: u64, whole_ns: u64) -> f64 {
     if whole_ns == 0 { 0.0 } else { part_ns as f64 / whole_ns as f64 }
 }
 
-/// Escapes control characters in a text that a server may have chosen.
+/// Replaces control characters in a text that a server may have chosen.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

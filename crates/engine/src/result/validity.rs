@@ -193,7 +193,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// That it was behind schedule although connections were free.
+    /// That it sent requests late although connections were free.
     fn late(&self) -> Option<String> {
         self.lateness_p99_ns().map(|lateness_ns| {
             let late = duration_ns(lateness_ns as f64);

@@ -472,7 +472,7 @@ fn finish(command: &mut Command) -> Outcome {
     }
 }
 
-/// Runs an engine whose descriptor 3 becomes the standard output of the command, and drops the engine's own output.
+/// A command whose standard output is the engine's descriptor 3. The engine's own output is dropped.
 fn on_descriptor_3(arguments: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!(r#"exec "$ENGINE" {arguments} 3>&1 >/dev/null"#)]);

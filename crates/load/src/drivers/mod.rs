@@ -140,7 +140,7 @@ impl<C, T: Transport> Plan<C, T> {
         Ok(transports)
     }
 
-    /// Counts a connection that is being reopened.
+    /// Counts a connection that is opened during the run, for the first time or again.
     fn begin_to_connect(&mut self) {
         self.connections_begun += 1;
         if self.first_connect_ns == u64::MAX {

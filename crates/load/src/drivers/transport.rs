@@ -45,7 +45,7 @@ pub(crate) trait Transport: Sized {
         false
     }
 
-    /// Whether it is open: neither its socket nor its handshake is in progress.
+    /// Whether it is open: neither its connect nor its handshake is in progress.
     fn is_connected(&self) -> bool {
         self.socket().peer_addr().is_ok() && !self.is_shaking()
     }

@@ -175,7 +175,7 @@ pub fn rpc_server(data: &[u8]) {
     }
 }
 
-/// The echo client finds replies correct exactly where no bytes were changed, missing or added, however they are split.
+/// The echo client finds a reply correct exactly if it equals its request, however the stream is damaged and split.
 pub fn echo_client(data: &[u8]) {
     let Some((choice, random, edits)) = parts(data) else { return };
     let client = || ECHO_CLIENTS.with(|clients| clients[usize::from(choice) % clients.len()].clone());

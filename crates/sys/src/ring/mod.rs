@@ -556,7 +556,7 @@ impl Ring {
         }
     }
 
-    /// Submits the queue and collects completions without waiting. A timeout of zero would still sleep.
+    /// Submits the queue and lets the kernel post completions, without waiting. A timeout of zero would still sleep.
     fn submit_and_look(&self) -> io::Result<usize> {
         const GETEVENTS: u32 = 1;
         let count = self.submissions.len() as u32;

@@ -119,7 +119,7 @@ fn a_generator_that_lacked_a_processor_and_mostly_waited_for_replies_is_doubted_
         (run.generator.cpu_ns, run.generator.run_delay_ns) = (240_000_000, 520_000_000);
     };
     check(false, beside, BoundBy::Generator, "waited 26 % of the time", &["waited 26 % of the time"]);
-    // Any machine takes less than a twentieth.
+    // Less than a twentieth is normal on any machine.
     check(false, |run| run.generator.run_delay_ns = 99_000_000, BoundBy::Server, "45 % of the time", &[]);
 }
 
@@ -207,7 +207,7 @@ fn requests_without_a_reply_are_told_where_no_percentile_knows_of_them() {
     let why = "200 requests had no reply at its end, the oldest for 900 ms";
     check(true, mute(200, 900_000_000), BoundBy::Rate, "", &[why]);
     check(false, mute(1, 1_500_000_000), BoundBy::Server, "", &["1 requests had no reply"]);
-    // The longest latency was 1 ms: these are normally in flight, or too few to matter.
+    // The longest latency was 1 ms: these are only in flight, or too few to matter.
     check(true, mute(200, 1_900_000), BoundBy::Rate, "", &[]);
     check(true, mute(5, 900_000_000), BoundBy::Rate, "", &[]);
 }

@@ -41,7 +41,7 @@ struct Row {
 
 #[test]
 fn every_model_serves_every_protocol_whatever_its_clients_do() {
-    // By default many systems allow fewer descriptors than these servers need here.
+    // By default many systems allow fewer descriptors than so many cells need in this process.
     let parallel = PARALLEL.min(sys::process::descriptors_max() / DESCRIPTORS).max(1);
     let mut rows = rows(&describe());
     assert!(rows.iter().any(|row| !row.cells.is_empty()), "no cell has what {FILTER} asks for in its name");

@@ -267,7 +267,7 @@ fn a_schedule_that_ends_before_the_number_that_was_asked_for_ends_the_run() {
     let stage = json!({"from_per_s": 1000.0, "to_per_s": 1000.0, "duration_ms": 100});
     // The number of threads can be set; the thread driver has one for each connection.
     for (driver, threads) in [("epoll", 1), ("epoll", 2), ("io_uring", 1), ("io_uring", 2), ("thread", 1)] {
-        // The standard deviation of random requests is 10.
+        // The number of random requests has a standard deviation of 10.
         for (arrivals, sent) in [("even", 100..=100), ("poisson", 50..=150)] {
             let server = Server::start(Behaviour::Right);
             let workload = json!({"protocol": "http", "host": "h"});
@@ -850,7 +850,7 @@ fn echo_of_every_size_is_right_and_does_not_stall() {
         for message_bytes in [1, 64, 4096, 65_536, 1_048_576] {
             let (_server, address, workload) = echo(model, message_bytes);
             for connections in [1, 50] {
-                // Each must also hold beside the others.
+                // The drivers run at the same time: what holds for one must also hold beside the others.
                 thread::scope(|scope| {
                     for driver in DRIVERS {
                         let spec = spec(driver, &address, &workload, connections);

@@ -1,6 +1,6 @@
 //! How a wrong body differs from the expected one, for a message to the user.
 //!
-//! Bytes are only kept of a wrong body, from its first difference on: correct ones cost nothing.
+//! Only a few bytes around the first difference of a wrong body are kept: correct ones cost nothing.
 
 use alloc::{format, string::String, vec::Vec};
 
@@ -13,7 +13,8 @@ pub(super) struct Deviation {
 }
 
 impl Deviation {
-    /// Records that a body differs from `expected` after `at` bytes: it continues with `data`, or ends there.
+    /// Records a body that equals `expected` for its first `at` bytes. It continues with `data`, which differs
+    /// somewhere, or ends there.
     pub(super) fn begin(&mut self, expected: &[u8], at: usize, data: &[u8]) {
         let right = data.iter().zip(expected.get(at..).unwrap_or_default());
         let right_bytes = at + right.take_while(|(came, expected)| came == expected).count();
