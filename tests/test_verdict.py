@@ -300,9 +300,9 @@ def test_what_discarded_most_trials_is_a_failure_or_a_warning_with_a_line_on_the
     assert found is not None
     assert (found.title, found.trials, found.line.partition(":")[0]) == ("machine busy", 4, "machine busy")
     line = "the port is taken: bind: Address already in use"
-    assert discarded_for(busy + failed) == DiscardReason("address_in_use", 5, line)
+    assert discarded_for(busy + failed) == DiscardReason("address_in_use", False, 5, line)
     assert discarded_for(updated(each, report=None, server=None) for each in clean[:2]) == DiscardReason(
-        "no_report", 2, "no report"
+        "no_report", False, 2, "no report"
     )
 
 
@@ -341,6 +341,19 @@ def test_a_server_that_never_settles_is_inconclusive() -> None:
         "Inconclusive: 6 of 12 blocks were discarded, most of them for never steady.",
         run_with_slow_starts(dict.fromkeys(range(BLOCKS), 1)),
     )
+
+
+def test_failures_and_not_a_rarer_warning_make_a_comparison_inconclusive() -> None:
+    """A failure may have the name of a warning, which still is another reason."""
+    failure = Failure(kind="errors", message="1 of 10,000 requests failed, first: reset")
+    made = [
+        updated(each, report=None, failure=failure) if each.trial.block < 5 and each.trial.slot else each
+        for each in run_with_discarded({6})
+    ]
+    check("Inconclusive: 6 of 13 blocks were discarded, because trials failed.", made)
+    reason = discarded_for(made)
+    assert reason is not None
+    assert (reason.is_warning, reason.line) == (False, failure.message)
 
 
 def test_a_block_that_is_void_for_one_is_void_for_both() -> None:

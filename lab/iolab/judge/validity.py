@@ -39,6 +39,7 @@ class DiscardReason(NamedTuple):
     """What discarded trials: the word of a warning or the kind of a failure, in how many, and a line on the first."""
 
     word: str
+    is_warning: bool
     trials: int
     line: str
 
@@ -65,24 +66,25 @@ def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], resul
 
 def discarded_for(results: Iterable[Result]) -> DiscardReason | None:
     """What discarded most of these trials; None if all of them count."""
-    lines: dict[str, list[str]] = {}
+    lines: dict[tuple[str, bool], list[str]] = {}
     for result in results:
-        for word, line in _reasons(result):
-            lines.setdefault(word, []).append(line)
+        for word, is_warning, line in _reasons(result):
+            lines.setdefault((word, is_warning), []).append(line)
     if not lines:
         return None
-    word = max(lines, key=lambda word: len(lines[word]))
-    return DiscardReason(word, len(lines[word]), lines[word][0])
+    most = max(lines, key=lambda reason: len(lines[reason]))
+    return DiscardReason(*most, len(lines[most]), lines[most][0])
 
 
-def _reasons(result: Result) -> Iterator[tuple[str, str]]:
-    """Why a trial is discarded, as a word and a line: its failure, or each warning that discards it."""
+def _reasons(result: Result) -> Iterator[tuple[str, bool, str]]:
+    """Why a trial is discarded: a word, whether it is a warning, and a line, for its failure or for each warning."""
     if result.failure is not None:
-        yield result.failure.kind, result.failure.line
+        yield result.failure.kind, False, result.failure.line
     elif not result.is_measured:
-        yield "no_report", "no report"
+        yield "no_report", False, "no report"
     else:
-        yield from ((each.word, f"{_spaced(each.word)}: {each.detail}") for each in result.warnings if each.discards)
+        discarding = (each for each in result.warnings if each.discards)
+        yield from ((each.word, True, f"{_spaced(each.word)}: {each.detail}") for each in discarding)
 
 
 def _spaced(word: str) -> str:
@@ -91,12 +93,12 @@ def _spaced(word: str) -> str:
 
 
 def inconclusive_of(results: Iterable[Result], complete: int, discarded: int) -> str | None:
-    """Why a comparison with so many complete and discarded blocks is not decided; None if it is."""
+    """Why a comparison is not decided, from its numbers of complete and discarded blocks; None if it is."""
     if discarded <= DISCARDED_SHARE_MAX * complete or (discarded <= DISCARDED_BY_CHANCE and discarded < complete):
         return None
     share = f"{discarded} of {complete} blocks were discarded"
-    reason = discarded_for(result for result in results if result.failure is None)
-    if reason is None:
+    reason = discarded_for(results)
+    if reason is None or not reason.is_warning:
         return f"inconclusive: {share}, because trials failed"
     if reason.word in ("machine_busy", "generator_starved", "generator_late"):
         return f"inconclusive: the machine was too busy ({share})"

@@ -140,6 +140,6 @@ def _why_unusable(results: Sequence[Result]) -> str:
     reason = discarded_for(results)
     if reason is None:
         return ""
-    if reason.word not in WARNINGS:
+    if not reason.is_warning:
         return reason.line
     return f"{reason.title} ({reason.trials} of {len(results)} trials): {WARNINGS[reason.word].advice}"
