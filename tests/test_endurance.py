@@ -54,6 +54,10 @@ def test_errors_are_said_with_the_rate_that_could_have_been_missed(found: Result
     assert endurance.errors(found) == expected
 
 
+def test_a_bound_on_a_rate_is_never_more_than_all() -> None:
+    assert [endurance.rate_bound(requests) for requests in (1, 3, 300)] == [1.0, 1.0, 0.01]
+
+
 def test_a_trial_that_broke_says_when_and_how() -> None:
     first, *others = endurance.lines(broken(), ())
     assert first == "failed in minute 3: the server was ended by SIGSEGV: a stack overflow"

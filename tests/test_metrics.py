@@ -166,6 +166,10 @@ def test_a_value_is_shown_with_three_digits_and_no_exponent(value_ns: float, sho
     assert METRICS["latency_p50"].shown(value_ns) == shown
 
 
+def test_a_small_share_of_failures_is_not_shown_as_none() -> None:
+    assert METRICS["error_share"].shown(5 / 1.38e9) == "0.000000362 %"
+
+
 def test_a_cell_that_answers_nothing_has_errors_and_no_speed() -> None:
     made = result(PLAN, schedule(PLAN)[0], rate_per_s=0.0, errors={"reset": 7})
     assert value_of(made, "errors_reset") == 7

@@ -104,6 +104,7 @@ def test_a_figure_never_has_an_exponent(value: float, digits: int, written: str)
 def test_a_slope_may_be_smaller_than_a_share() -> None:
     assert number(2.5e-8) == "0"
     assert number(2.5e-8, least=1e-12) == "0.000000025"
+    assert number(0.0, least=0) == "0"
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ class Row:
 
     def shown(self, value: float) -> str:
         """A value as printed, with its unit."""
-        return f"{number(value / self.scale)} {self.unit}".rstrip()
+        return f"{number(value / self.scale, least=0)} {self.unit}".rstrip()
 
 
 def value_of(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from iolab.results.records import Minute, Result
 from iolab.wording import one_in
 
-# Of n trials without an event, a rate of 3/n would have shown one with a probability of 95 %.
+# -ln 0.05: if none of n requests failed, the true rate is below 3 / n at 95 %.
 RULE_OF_THREE = 3
 # What may grow in a long trial: the field and its title. Bytes are printed in MiB.
 SIZES = (
@@ -48,7 +48,12 @@ def errors(result: Result) -> str:
         return f"{what} of the whole minutes before"
     if result.unanswered:
         return f"{what}: a rate of {one_in(result.unanswered / asked)}"
-    return f"{what}: the true rate is below {one_in(RULE_OF_THREE / asked)} (95 %)"
+    return f"{what}: the true rate is below {one_in(rate_bound(asked))} (95 %)"
+
+
+def rate_bound(requests: int) -> float:
+    """The upper bound of the failure rate, at 95 %, if none of these requests failed."""
+    return min(1.0, RULE_OF_THREE / requests)
 
 
 def _number(field: str, value: int) -> str:

@@ -199,7 +199,7 @@ def _filled(value: object, given: Mapping[str, Any]) -> object:
 
 def _ordered(least: float | None, most: float | None, prefix: str = "") -> None:
     if least is not None and most is not None and least > most:
-        low, high = number(least, 6), number(most, 6)
+        low, high = (number(bound, 6, least=0) for bound in (least, most))
         raise ValueError(f"{prefix}at_least: {low} is more than {prefix}at_most ({high}): swap the two")
 
 

@@ -250,7 +250,7 @@ def _axis(name: str) -> str:
 
 def _bounds(low: object, high: object, what: str = "") -> str:
     said = [
-        f"{name} {number(bound, 6)}" if isinstance(bound, float) else f"{name} {bound}"
+        f"{name} {number(bound, 6, least=0)}" if isinstance(bound, float) else f"{name} {bound}"
         for name, bound in (("at least", low), ("at most", high))
         if bound is not None
     ]

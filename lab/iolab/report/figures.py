@@ -22,7 +22,7 @@ from iolab.plan.plan import Comparison, Place, Plan
 from iolab.plan.settings import Cell, Load, Path
 from iolab.report.charts import QuantileCurve
 from iolab.results.records import Result, ServerUsage
-from iolab.wording import Bound
+from iolab.wording import Bound, number
 
 # The next quantile needs a hundred thousand requests in each trial.
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
@@ -315,7 +315,7 @@ def _path(path: Path) -> str:
     """The network between the two."""
     words = [f"{path.delay_ms:g} ms each way" if path.delay_ms else "no delay", f"MTU {path.mtu}"]
     words += [f"{path.rate_bits_per_s / 1e6:g} Mbit/s"] if path.rate_bits_per_s else []
-    words += [f"{path.loss * 100:g} % lost"] if path.loss else []
+    words += [f"{number(path.loss * 100, 6, least=0)} % lost"] if path.loss else []
     return f"over a path with {', '.join(words)}"
 
 

@@ -137,7 +137,7 @@ def _cell(line: _Line, metric: Metric, measured: float | None) -> PublishedCell:
     row = METRICS[metric]
     return PublishedCell(
         published=NOT_PUBLISHED if figure is None else _published(figure, row.scale),
-        measured="–" if measured is None else number(measured / row.scale, DIGITS),
+        measured="–" if measured is None else number(measured / row.scale, DIGITS, least=0),
         note="" if figure is None else figure.note,
     )
 
@@ -146,8 +146,8 @@ def _published(figure: Figure, scale: float) -> str:
     """A figure as the source prints it, and the corrected one if it differs."""
     if figure.value is None:
         return figure.word
-    should = "" if figure.should_be is None else f" (should be {number(figure.should_be / scale, DIGITS)})"
-    return f"{number(figure.value / scale, DIGITS)}{should}"
+    should = "" if figure.should_be is None else f" (should be {number(figure.should_be / scale, DIGITS, least=0)})"
+    return f"{number(figure.value / scale, DIGITS, least=0)}{should}"
 
 
 def _ratio(value: float | None, first: float | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iolab.judge.endurance import RULE_OF_THREE
+from iolab.judge.endurance import rate_bound
 from iolab.judge.relations.quantities import Evidence, nowhere
 from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
 from iolab.plan.claims import HoldsTest, Quantity
@@ -32,7 +32,7 @@ def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
         trials += len(found)
     if requests == 0:
         return hindered(test, Obstacle("undecided", "no request was answered so far"))
-    rate = RULE_OF_THREE / requests
+    rate = rate_bound(requests)
     reason = f"no failure in {requests:,} requests of {trials} trials: the true rate is below {one_in(rate)}"
     return TestVerdict(test=test, judgement="confirmed", reason=reason, value=0.0, low=0.0, high=rate)
 

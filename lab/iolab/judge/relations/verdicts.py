@@ -69,8 +69,8 @@ def met(low: float, high: float, at_least: float | None, at_most: float | None) 
 
 def bounds_words(at_least: float | None, at_most: float | None, unit: str = "") -> str:
     """`at least 0.6x and at most 0.9x`."""
-    parts = [f"at least {number(at_least, 6)}{unit}"] if at_least is not None else []
-    parts += [f"at most {number(at_most, 6)}{unit}"] if at_most is not None else []
+    parts = [f"at least {number(at_least, 6, least=0)}{unit}"] if at_least is not None else []
+    parts += [f"at most {number(at_most, 6, least=0)}{unit}"] if at_most is not None else []
     return " and ".join(parts)
 
 
