@@ -561,7 +561,7 @@ def test_an_ended_run_whose_choice_cannot_be_read_is_kept_and_the_line_says_what
     done = iolab(*command)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == (
-        f"iolab run: {folder / layout.PLAN}: cannot be read, so the number of blocks that the run chose is not known: "
+        f"iolab run: {folder / layout.PLAN}: is damaged, so the number of blocks that the run chose is not known: "
         "start again with --fresh, which keeps this run under another name"
     )
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -1,6 +1,6 @@
 """A stored run of a comparison or an experiment: one folder for each run, one line for each trial.
 
-runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
+    runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
 
 A trial is appended to trials.jsonl when it is over (see `journal`), so a crash loses at most the trial that was being
 written; it is run again. Trials that counted syscalls are in costs.jsonl, because they must not be mixed with timed
@@ -48,7 +48,7 @@ class Trials:
 class Writer:
     """An open, locked run, from `writing`; it appends results and counts.
 
-    `plan` is the requested one with the earlier choice of its run in this folder after the pilot.
+    `plan` is the requested plan, with the number of blocks that an earlier run in this folder chose after its pilot.
     """
 
     folder: Path
@@ -116,11 +116,13 @@ def _as_chosen(plan: Plan, folder: Path) -> Plan:
         return plan
     try:
         before = read_plan(folder)
-    except StoreError:
+    except StoreError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
         raise NotResumable(
-            f"{folder / layout.PLAN}: cannot be read, so the number of blocks that the run chose is not known: "
+            f"{folder / layout.PLAN}: is damaged, so the number of blocks that the run chose is not known: "
             "start again with --fresh, which keeps this run under another name"
-        ) from None
+        ) from error
     return plan if before.choice is None else updated(plan, blocks=before.blocks, choice=before.choice)
 
 
