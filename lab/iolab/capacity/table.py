@@ -19,7 +19,7 @@ NOTHING = "–"
 
 
 class Row(NamedTuple):
-    """One run: rates per second, the time of each quantile, CPU in µs per request, whether it held, and why not."""
+    """One run as printed: rates per second, quantiles, errors, CPU in µs per request, verdict, reasons, purpose."""
 
     asked: str
     achieved: str

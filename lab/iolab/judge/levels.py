@@ -1,7 +1,7 @@
 """The level of each contestant: its median over the blocks that count, with its interval.
 
 If the server was not the limit, its throughput is only a lower bound. If the generator was, latencies include its own
-queue, and only CPU per request is exact.
+queue; CPU per request and memory stay exact.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ EFFICIENCY = 0.955
 SPARE = 1.15
 BOOTSTRAP_RESAMPLES = 9_999
 BLOCK_RESAMPLES = 4_999
-# Resamples are drawn in batches of so many bytes: all those of 1,000 blocks would take hundreds of MB.
+# At most this many bytes of resamples are held at a time: all those of 1,000 blocks take hundreds of MB.
 BATCH_BYTES_MAX = 16 << 20
 
 Word = Literal["differs", "same", "not decided"]
@@ -142,9 +142,9 @@ def bootstrap_interval(x: Sequence[float] | Floats, seed: int, confidence: float
 
 
 def resampled(blocks: Floats, seed: int, figures_of: Callable[[Floats], Floats]) -> Floats:
-    """A row of figures for each set of as many blocks, drawn at random from these; a row of `blocks` is a block.
+    """Draws BLOCK_RESAMPLES sets of len(blocks) blocks, with replacement; returns a row of figures for each.
 
-    `figures_of` has the sets along its first axis, and the blocks of a set along its second.
+    `figures_of` gets an array of sets, each an array of blocks.
     """
     n, random, batch = len(blocks), np.random.default_rng(seed), _batch(blocks)
     counts = (min(batch, BLOCK_RESAMPLES - done) for done in range(0, BLOCK_RESAMPLES, batch))

@@ -40,7 +40,8 @@ CONTROLLERS = {"cpu_quota": "cpu", "memory_limit_bytes": "memory", "processes_ma
 class Tried(NamedTuple):
     """Why this machine lacks a feature that some trials need; empty where it has it.
 
-    `limits` are limits on a server, by setting. `no_path` is None without an engine, which makes paths.
+    `limits` has the reason for each limit on a server, by setting. `no_path` is None without an engine, which makes
+    paths.
     """
 
     limits: Mapping[str, str] = {}

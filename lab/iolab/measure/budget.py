@@ -29,7 +29,7 @@ class Budget:
         took_s = [*(each.took_s for each in progress.results), *(each.took_s for each in counts)]
         self._earlier_s = math.fsum(each or 0.0 for each in took_s)
         self._after, self._counting = Others(0, 0.0), Others(0, 0.0)
-        # How late each trial was, of so many results: a long run has thousands, and asks before each trial.
+        # The lateness of the first `_results_seen` results: a long run has thousands, and checks before each trial.
         self._lateness_s, self._results_seen = list[float](), 0
         self._foresee()
 

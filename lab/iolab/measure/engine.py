@@ -156,7 +156,8 @@ def serve(
 ) -> tuple[Child, ServeReady]:
     """Starts a server and waits until it accepts; raises TrialFailed. The caller stops the child.
 
-    `environment` is added to the lab's. The words `before` its command become part of the command.
+    `environment` is added to the lab's. The program that `before` names becomes the command (exec), so the process id
+    stays.
     """
     child = _start([*before, *with_environment(environment, command(engine, "serve"))], spec)
     try:

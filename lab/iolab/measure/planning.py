@@ -58,7 +58,7 @@ class Late(NamedTuple):
     most_s: float
 
     def time_s(self, cells: Iterable[Cell]) -> float:
-        """How long these trials take if each is as late as usual and one as late as the latest so far."""
+        """How long these trials take if each is as late as usual, and one as late as the most delayed so far."""
         times_s = [cell.trial_ms / 1_000 + self.usual_s for cell in cells]
         return math.fsum(times_s) + self.most_s - self.usual_s
 

@@ -76,7 +76,7 @@ def measure(
 def _loaded(
     host: Host, cell: Cell, result: Result, server: RunningServer, observer: Observer, on_minute: OnMinute | None
 ) -> dict[str, Any]:
-    """The results of a run of the generator, by the fields of the record. The machine's memory is all in use."""
+    """The results of a run of the generator, by the fields of the record. `machine_bytes` is all memory in use."""
 
     def on_slice(each: Interval, load: RunningLoad) -> None:
         if on_minute is not None:

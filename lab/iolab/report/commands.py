@@ -14,7 +14,7 @@ from iolab.plan.registry import filled
 from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of, values_of
 
 PORT = 8080
-# The file with the record of a run's machine, and its key with the servers of the registry, by name.
+# The record of a run's machine, and the servers of the registry in it, by name.
 Machine = Mapping[str, Any]
 Servers = Mapping[str, Mapping[str, Any]]
 NO_RECORD: Machine = {}

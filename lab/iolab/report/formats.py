@@ -15,7 +15,7 @@ from iolab.wording import BOUND_SIGNS
 
 
 def number(value: float) -> str:
-    """Three significant digits, with thousands separators; trailing zeros stay, so that columns align."""
+    """Three significant digits, two below 1, and all digits before the point; trailing zeros stay."""
     if value >= 100:
         return f"{value:,.0f}"
     if value >= 10:

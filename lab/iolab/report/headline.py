@@ -26,10 +26,10 @@ WHY_UNDECIDED = (TOO_MANY_RATIOS, TOO_WIDE, NOT_THE_LIMIT)
 
 
 class _Outcome(NamedTuple):
-    """What came out for a pair at so many settings; with `ratios` in brackets where they differ or are the same."""
+    """One outcome of a pair, and at how many settings; `ratios` is ` (low to high)`, or empty without a ratio."""
 
     words: str
-    settings: int
+    settings_count: int
     ratios: str = ""
 
 
@@ -94,14 +94,14 @@ def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, refer
     largest = _largest_sentence(settings, contestant, reference)
     if len(outcomes) == 1:
         (only,) = outcomes
-        at = where([found.name for found in settings], only.settings)
+        at = where([found.name for found in settings], only.settings_count)
         return f"{contestant} against {reference}: {only.words} at {at}{only.ratios}.{largest}"
-    parts = ", ".join(f"{each.words} at {each.settings}{each.ratios}" for each in outcomes)
+    parts = ", ".join(f"{each.words} at {each.settings_count}{each.ratios}" for each in outcomes)
     return f"{contestant} against {reference}, of {len(settings)} settings: {parts}.{largest}"
 
 
 def _outcomes(settings: Sequence[ComparisonVerdict], contestant: str, reference: str) -> Iterator[_Outcome]:
-    """What came out for the requests of a pair, with the number of settings; nothing that came out nowhere."""
+    """The outcomes of a pair in requests; an outcome that no setting has is left out."""
     conclusive = [found for found in settings if found.inconclusive is None]
     known = [found.estimate("throughput", contestant, reference) for found in conclusive]
     estimates = [each for each in known if each is not None]

@@ -190,7 +190,7 @@ def _limited(found: ComparisonVerdict) -> list[str]:
 
 
 def _words_together(verdicts: Sequence[ComparisonVerdict]) -> str:
-    """The joint error rate of the words on this page's ratios; empty without ratios."""
+    """How the words on this page's ratios are corrected, and how many differences hold together; may be empty."""
     of_page = [each for found in verdicts for each in found.estimates]
     ratios = [each for each in of_page if each.p_holm is not None]
     if not ratios:

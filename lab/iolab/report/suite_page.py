@@ -40,7 +40,7 @@ class ExperimentPart(NamedTuple):
 
 
 class PartOfPage(NamedTuple):
-    """One part of a suite: its claims as rows, the ids of claims with a chart, its experiments."""
+    """One part of a suite: its claims as rows, their charts, each with the claim's id, and its experiments."""
 
     part: Part
     claims: tuple[ClaimRow, ...]

@@ -136,7 +136,7 @@ echo json_encode([
 /** Forks the processes, each with its share of the connections; returns their reports by number. */
 function in_processes(array $asked): array
 {
-    // Blocked until all clients are known. When this process ends, it ends them too.
+    // Blocked, and waited for once all clients are known. SIGTERM ends the clients too.
     pcntl_sigprocmask(SIG_BLOCK, [SIGTERM, SIGCHLD]);
     $pipes = [];
     for ($number = 0; $number < $asked['--processes']; $number++) {

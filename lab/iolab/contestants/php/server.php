@@ -31,7 +31,7 @@ function spread(int $workers, Closure $serve): void
     if ($workers === 1) {
         $serve();
     }
-    // Blocked until all workers are known. When one ends, all others are ended too.
+    // Blocked, and waited for once all workers are known. When one ends, all others are ended too.
     pcntl_sigprocmask(SIG_BLOCK, [SIGTERM, SIGCHLD]);
     $children = [];
     for ($begun = 0; $begun < $workers; $begun++) {

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 
-# Blocked until all workers are known. When one ends, all others are ended too.
+# Blocked, and waited for once all workers are known. When one ends, all others are ended too.
 ENDS = {signal.SIGTERM, signal.SIGCHLD}
 
 

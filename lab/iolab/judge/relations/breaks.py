@@ -46,7 +46,7 @@ def _other(test: BreaksTest, result: Result) -> str:
     if not (test.cause or test.phase or test.after_request):
         return ""
     looked = None if result.failure is None else result.failure.how
-    # A trial with a report did not fail as a whole, so only the generator describes the failure.
+    # A trial that runs for a time keeps its report and has no failure, so only the generator describes what it saw.
     seen = None if result.report is None else result.report.first_failure
     how = looked or seen
     if how is None:

@@ -49,8 +49,8 @@ ARRANGEMENT = {"sequential", "iterative", "concurrent", "parallel"}
 WAITS, DOES_NOT_WAIT = {"blocking", "synchronous"}, {"non-blocking", "nonblocking", "asynchronous"}
 _TERM = "|".join(sorted(WAITING | ARRANGEMENT, key=lambda word: (-len(word), word)))
 _LIST = re.compile(rf"\b(?:{_TERM})\b(?:(?:,? (?:and|or) |, ?| ?/ ?)(?:{_TERM})\b){{2,9}}")
-# Limits that bound the time for any text: the names or sizes compared with each other, the tables searched for a claim,
-# and the claims checked.
+# Limits that bound the time for any text: the names, the runs of a contestant and the sizes that are checked, the
+# tables searched for a claim, and the claims checked.
 NAMES_MAX = 100
 TABLES_MAX = 20
 CLAIMS_MAX = 1_000
