@@ -75,7 +75,7 @@ def test_a_quantile_needs_ten_requests_beyond_it(requests: int, quantile: float,
         ("service_p50", "server", 500_000.0),
         ("lateness_p99", "server", None),
         ("connect_max", "server", None),
-        ("time_to_finish", "server", 3e9),
+        ("time_to_finish", "server", None),
         ("time_per_request", "server", 10_000.0),
         ("transfer_rate", "server", 6.4e6),
         ("reply_bytes", "server", 64.0),
@@ -164,6 +164,14 @@ def test_a_metric_is_read_from_the_accounts_of_a_server(metric: Metric, value: f
 )
 def test_a_value_is_shown_with_three_digits_and_no_exponent(value_ns: float, shown: str) -> None:
     assert METRICS["latency_p50"].shown(value_ns) == shown
+
+
+def test_only_a_load_of_a_number_of_requests_has_a_time_to_finish() -> None:
+    made = result(PLAN, schedule(PLAN)[0])
+    assert made.report is not None
+    counted = made.report.model_copy(update={"finish_ns": 2_500_000_000})
+    assert value_of(made, "time_to_finish") is None
+    assert value_of(made.model_copy(update={"report": counted}), "time_to_finish") == 2.5e9
 
 
 def test_a_small_share_of_failures_is_not_shown_as_none() -> None:

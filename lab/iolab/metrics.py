@@ -564,9 +564,9 @@ def _held_count(key: str, title: str, noun: str, get: ReadHeld, *, of_failures: 
     return replace(_count(key, title, noun, _of_server(get), of_failures=of_failures), **_held(get))
 
 
-def _time_to_finish(report: Report, server: Used | None) -> float:
-    """A run of a number of requests ends with the last reply, others with their window."""
-    return float(report.end_ns - report.begin_ns if report.finish_ns is None else report.finish_ns)
+def _time_to_finish(report: Report, server: Used | None) -> float | None:
+    """None unless the load is a number of requests: other loads end with their window, however fast the server is."""
+    return None if report.finish_ns is None else float(report.finish_ns)
 
 
 def _errors(kind: str) -> Row:
@@ -679,7 +679,7 @@ _ROWS = (
         unit="s",
         scale=1e9,
         heading="seconds",
-        column="window_ns",
+        column="time_to_finish_ns",
         noun="time to finish",
         read=_time_to_finish,
         of_client=_by_client(lambda client, server: client.elapsed_s * 1e9),
