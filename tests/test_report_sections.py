@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
+from typing import get_args
 
 import pytest
 
 import made
 from iolab import report
+from iolab.contract.literals import Saw
 from iolab.judge import verdict
+from iolab.judge.relations.verdicts import TestVerdict
 from iolab.judge.results import Results, judged
+from iolab.plan.claims import BreaksTest, CrossingTest, Quantity
 from iolab.plan.experiment import parse_experiment
 from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.settings import Setting
-from iolab.report import curves, figures, grids, headline, markdown, matrix, price
+from iolab.report import claim_table, curves, failures, figures, grids, headline, markdown, matrix, price
 from iolab.results.records import Break, Failure, Growth, Result
 from iolab.results.store import Trials
 
@@ -109,6 +113,7 @@ def test_the_headline_of_many_rankings_has_a_line_for_each_sentence() -> None:
     )
 
 
+FORK, EPOLL = Quantity(contestant="fork"), Quantity(contestant="epoll")
 PUBLISHED = """
 name = "note"
 question = "Does the note come out again?"
@@ -121,7 +126,8 @@ axes = { load.connections = [1, 10] }
 id = "row-1"
 at = { load.connections = 1 }
 note = "a note on it"
-figures = { epoll = { throughput = 1000, time_to_finish = 1e9 }, fork = { throughput = 500 } }
+figures.epoll = { throughput = { value = 1000, note = "read off" }, time_to_finish = 1e9 }
+figures.fork = { throughput = 500 }
 
 [[published]]
 id = "row-2"
@@ -181,6 +187,33 @@ def test_each_test_of_a_claim_has_a_row_with_its_question_its_figures_and_its_wo
     assert "Published claims: 1 contradicted (C-1)" in text
 
 
+@pytest.mark.parametrize(
+    ("test", "asked"),
+    [
+        (
+            CrossingTest(of=FORK, to=EPOLL, along=("load.connections",)),
+            "Throughput: fork / epoll: the first is better up to some point along connections, then the second",
+        ),
+        (
+            CrossingTest(of=FORK, to=EPOLL, along=("latency_p50", "latency_p99")),
+            "Throughput: fork / epoll: the first is better up to some point along the quantiles, then the second",
+        ),
+        (BreaksTest(of="fork", cause=("processes",)), "fork breaks because it runs out of processes"),
+        (
+            BreaksTest(of="fork", cause=("timeout", "closed"), phase=("receive",)),
+            "fork breaks in phase receive: the client sees that nothing came within the time-out or that the "
+            "connection was closed early",
+        ),
+    ],
+)
+def test_a_test_is_described_by_what_it_compares(test: CrossingTest | BreaksTest, asked: str) -> None:
+    assert claim_table.test_row(TestVerdict(test=test, judgement="undecided", reason="no trial")).asked == asked
+
+
+def test_all_that_a_client_can_see_has_words() -> None:
+    assert set(failures.SAW) == set(get_args(Saw))
+
+
 @pytest.mark.usefixtures("no_charts")
 def test_a_test_that_the_quick_run_leaves_out_says_so() -> None:
     assert re.search(r"at least 0.1</th>.*?full run only", the_note(quick=True), re.DOTALL)
@@ -198,7 +231,7 @@ def test_published_figures_stand_above_ours_with_the_ratios_to_the_first_row_the
         ["row-2", "fork", "connections=10 | broke at request 3,871"],
     ]
     # Throughput and time to finish. What the note leaves out is marked, never shown as 0.
-    assert [row[3].split(" | ")[0] for row in cells] == ["1,000", "500", "2,100 (should be 2,000)", "error"]
+    assert [row[3].split(" | ")[0] for row in cells] == ["1,000 (read off)", "500", "2,100 (should be 2,000)", "error"]
     assert [row[4].split(" | ")[0] for row in cells] == ["1", *["not published"] * 3]
     assert [row[5] for row in cells] == ["1.000", "0.500", "2.000", "–"]
     assert [row[6] for row in cells] == ["1.000", "0.500", "1.000", "–"]

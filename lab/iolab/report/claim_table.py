@@ -25,6 +25,7 @@ from iolab.plan.claims import (
     TrendTest,
 )
 from iolab.plan.settings import SHORT, Setting
+from iolab.report.failures import SAW
 from iolab.wording import BOUND_SIGNS, Interval, number, one_in
 
 # The CSS class of each verdict.
@@ -148,7 +149,7 @@ def _trend(test: TrendTest) -> str:
 
 
 def _crossing(test: CrossingTest) -> str:
-    along = _axis(test.along) if isinstance(test.along, str) else "the quantiles"
+    along = _axis(test.along[0]) if test.axes else "the quantiles"
     return f"{_pair(test.of, test.to)}: the first is better up to some point along {along}, then the second"
 
 
@@ -172,9 +173,12 @@ def _identity(test: IdentityTest) -> str:
 
 def _breaks(test: BreaksTest) -> str:
     phase = f" in phase {' or '.join(test.phase)}" if test.phase else ""
-    cause = f" because it runs out of {' or '.join(test.cause)}" if test.cause else ""
+    ran_out = [each for each in test.cause if each not in SAW]
+    saw = [words for each, words in SAW.items() if each in test.cause]
+    cause = f" because it runs out of {' or '.join(ran_out)}" if ran_out else ""
+    seen = f": the client sees that {' or that '.join(saw)}" if saw else ""
     after = "" if test.after_request is None else f", after request {test.after_request:,}"
-    return f"{test.of} breaks{phase}{cause}{after}{_at(test.at)}"
+    return f"{test.of} breaks{phase}{cause}{after}{_at(test.at)}{seen}"
 
 
 def _holds(test: HoldsTest) -> str:

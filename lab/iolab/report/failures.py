@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from iolab.contract.literals import Saw
 from iolab.plan.claims import Published
 from iolab.plan.plan import Comparison, Place
 from iolab.results.records import Break, Result
@@ -15,12 +16,14 @@ PHASES = {
     "receive": "while it waited for the reply",
     "close": "while it closed the connection",
 }
-SAW = {
+SAW: Mapping[Saw, str] = {
     "refused": "the connection was refused",
     "reset": "the connection was reset",
     "timeout": "nothing came within the time-out",
     "closed": "the connection was closed early",
     "wrong": "the reply was wrong",
+    "malformed": "the reply was malformed",
+    "status": "the reply had another status",
 }
 RAN_OUT = {
     "descriptors": "the server had no file descriptors left",
