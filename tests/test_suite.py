@@ -302,6 +302,16 @@ def test_the_page_of_a_suite_has_the_findings_first_and_then_claims_tables_and_c
 
 
 @pytest.mark.usefixtures("simulated", "quiet")
+def test_a_claim_that_no_note_makes_is_no_finding_on_the_notes(both: Path) -> None:
+    second = catalog.FOLDER / "second.toml"
+    second.write_text(second.read_text().replace('text = "io', 'source = "iolab"\ntext = "io'))
+    iolab("run", "both", "--quick", "--out", both)
+    page = the_page(both)
+    own = page.index("<h2>What no note asks")
+    assert page.index('id="finding-C-first"') < own < page.index('id="finding-C-second"')
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
 def test_a_stored_suite_is_found_by_its_name_listed_and_reported_again(both: Path) -> None:
     iolab("run", "both", "--quick", "--out", both)
     page = the_page(both)

@@ -4,7 +4,7 @@ open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from iolab.judge.claims import ClaimVerdict
@@ -68,21 +68,30 @@ HEADINGS = (
 )
 
 
+# The source of a claim that no note makes, and the heading of such claims.
+OWN = "iolab"
+OWN_HEADING, OWN_ABOUT = "What no note asks", "Claims of iolab itself, about causes that the notes leave open."
+
+
 def groups(found: SuiteResults) -> tuple[Group, ...]:
     """The findings under their headings, without empty headings."""
-    claims, slips = found.claims, tuple(_slips(found))
+    published = [each for each in found.claims if each.found.claim.source != OWN]
+    own = [each for each in found.claims if each.found.claim.source == OWN]
     made = []
     for heading, words, about in HEADINGS:
-        mine = [_finding(each, found) for each in claims if each.found.judgement in words]
+        mine = [_finding(each, found) for each in published if each.found.judgement in words]
         mine.sort(key=lambda each: words.index(each.word))
-        headline = tuple(each for each in mine if each.is_headline)
-        others = tuple(each for each in mine if not each.is_headline)
         is_wrong = "contradicted" in words
         joint = together(found.runs.values()).sentence if is_wrong else ""
-        errors = slips if is_wrong else ()
-        if mine or errors:
-            made.append(Group(heading, f"{about} {joint}".rstrip(), headline, others, errors))
-    return tuple(made)
+        made.append(_group(heading, f"{about} {joint}".rstrip(), mine, tuple(_slips(found)) if is_wrong else ()))
+    made.append(_group(OWN_HEADING, OWN_ABOUT, [_finding(each, found) for each in own]))
+    return tuple(each for each in made if each.headline or each.others or each.slips)
+
+
+def _group(heading: str, about: str, mine: Sequence[Finding], slips: tuple[str, ...] = ()) -> Group:
+    headline = tuple(each for each in mine if each.is_headline)
+    others = tuple(each for each in mine if not each.is_headline)
+    return Group(heading, about, headline, others, slips)
 
 
 def _finding(each: SuiteClaim, whole: SuiteResults) -> Finding:
