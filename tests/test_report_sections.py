@@ -20,7 +20,18 @@ from iolab.plan.experiment import parse_experiment
 from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.settings import Setting
-from iolab.report import claim_table, curves, failures, figures, grids, headline, markdown, matrix, price
+from iolab.report import (
+    claim_table,
+    curves,
+    failures,
+    figures,
+    grids,
+    headline,
+    markdown,
+    matrix,
+    price,
+    published_table,
+)
 from iolab.results.records import Break, Failure, Growth, Result
 from iolab.results.store import Trials
 
@@ -236,6 +247,38 @@ def test_published_figures_stand_above_ours_with_the_ratios_to_the_first_row_the
     assert [row[5] for row in cells] == ["1.000", "0.500", "2.000", "–"]
     assert [row[6] for row in cells] == ["1.000", "0.500", "1.000", "–"]
     assert "row-1: a note on it" in text
+
+
+def test_a_report_in_several_rows_has_its_ratio_in_the_row_of_the_rate() -> None:
+    """hey prints a line for each figure; only the line of the rate has the ratio."""
+    plan = the_plan(
+        """
+name = "note"
+question = "Does the note come out again?"
+contestants = ["epoll", "fork"]
+blocks = 8
+fixed.workload.protocol = "http"
+
+[[published]]
+id = "total"
+figures = { epoll = { time_to_finish = 4e9 }, fork = { time_to_finish = 5e9 } }
+
+[[published]]
+id = "rate"
+figures = { epoll = { throughput = 1000 }, fork = { throughput = 800 } }
+"""
+    )
+    found = run(plan, lambda trial, _: (10_000, 5_000)[trial.slot])
+    used = figures.counted(plan, 0, {result.trial.place: result for result in found.trials})
+    (table,) = published_table.tables(plan, [used], [()], 4)
+    assert table.first == "rate, epoll"
+    assert [(row.id, row.ratio_there, row.ratio_here) for row in table.rows] == [
+        ("total", "–", "–"),
+        ("total", "–", "–"),
+        ("rate", "1.000", "1.000"),
+        ("rate", "0.800", "0.500"),
+    ]
+    assert [cell.published for cell in table.rows[0].cells] == ["4", ""]
 
 
 def test_a_contestant_that_broke_says_how_where_its_bar_would_be_with_the_published_error() -> None:

@@ -14,6 +14,8 @@ from iolab.report.figures import Counted
 from iolab.wording import number
 
 NOT_PUBLISHED = "not published"
+# A figure or a ratio that is not known.
+NOTHING = "–"
 # As many digits as most published tables have.
 DIGITS = 4
 
@@ -27,7 +29,7 @@ class PublishedCell(NamedTuple):
 
 
 class PublishedRow(NamedTuple):
-    """One contestant of a published row. The two ratios are to the first row of the table, published and measured."""
+    """One contestant of a published row. The ratios, published and measured, are to the first row with the metric."""
 
     id: str
     contestant: str
@@ -92,19 +94,21 @@ def _table(
     main = "throughput" if "throughput" in metrics else metrics[0]
     there = [line.row.number(line.contestant, main) for line in lines]
     here = [each[main] for each in measured]
+    has_main = [main in line.row.figures[line.contestant] for line in lines]
+    first = next((number for number, value in enumerate(there) if value), 0)
     return PublishedTable(
         title=title,
         heads=tuple(_head(metric) for metric in metrics),
         of=METRICS[main].title,
-        first=f"{lines[0].row.id}, {lines[0].contestant}",
+        first=f"{lines[first].row.id}, {lines[first].contestant}",
         rows=tuple(
             PublishedRow(
                 id=line.row.id,
                 contestant=line.contestant,
                 at=_at(line, plan),
-                cells=tuple(_cell(line, metric, ours[metric]) for metric in metrics),
-                ratio_there=_ratio(there[number], there[0]),
-                ratio_here=_ratio(here[number], here[0]),
+                cells=tuple(_cell(line, metric, ours[metric], lines) for metric in metrics),
+                ratio_there=_ratio(there[number], there[first]),
+                ratio_here=_ratio(here[number], here[first]) if has_main[number] else NOTHING,
                 broke=_broke(line, broken),
             )
             for number, (line, ours) in enumerate(zip(lines, measured, strict=True))
@@ -132,12 +136,16 @@ def _measured(line: _Line, metric: Metric, plan: Plan, used: Sequence[Counted], 
     return stats.median_interval(known)[0] if known else None
 
 
-def _cell(line: _Line, metric: Metric, measured: float | None) -> PublishedCell:
+def _cell(line: _Line, metric: Metric, measured: float | None, lines: Sequence[_Line]) -> PublishedCell:
+    """Our figure below the published one; empty if another row of the same report publishes the metric."""
     figure: Figure | None = line.row.figures[line.contestant].get(metric)
     row = METRICS[metric]
+    of_report = (each for each in lines if (each.contestant, each.at) == (line.contestant, line.at))
+    if figure is None and any(metric in each.row.figures[each.contestant] for each in of_report):
+        return PublishedCell("", "", "")
     return PublishedCell(
         published=NOT_PUBLISHED if figure is None else _published(figure, row.scale),
-        measured="–" if measured is None else number(measured / row.scale, DIGITS, least=0),
+        measured=NOTHING if measured is None else number(measured / row.scale, DIGITS, least=0),
         note="" if figure is None else figure.note,
     )
 
@@ -151,7 +159,7 @@ def _published(figure: Figure, scale: float) -> str:
 
 
 def _ratio(value: float | None, first: float | None) -> str:
-    return f"{value / first:.3f}" if value and first else "–"
+    return f"{value / first:.3f}" if value and first else NOTHING
 
 
 def _at(line: _Line, plan: Plan) -> str:
