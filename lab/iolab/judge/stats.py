@@ -25,7 +25,7 @@ from iolab.plan.plan import ALPHA, blocks_min
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 1 - ALPHA
-# The smallest effect of interest: nobody replaces a server for less than 2 %.
+# The smallest effect of interest: less than 2 % is no reason to replace a server.
 EFFECT = 0.02
 # Normal quantiles of the planning formulas: two-sided 5 % and 80 % power. Their sum is the 2.80 of the smallest effect.
 Z_ALPHA, Z_POWER = 1.960, 0.842

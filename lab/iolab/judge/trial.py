@@ -69,7 +69,7 @@ ACHIEVED_SHARE_MIN = 0.95
 STEAL_NOISY, STEAL_MAX = 0.01, 0.05
 # The same for other programs, in cores. Their load is uneven: one may run on a server's processor.
 FOREIGN_CORES_NOISY, FOREIGN_CORES_MAX = 0.05, 0.10
-# Before the measurement other programs may use more: many go idle while nobody uses them.
+# Before the measurement other programs may use more: many become idle when their user waits.
 FOREIGN_CORES_AT_REST = 0.25
 # Both are differences of rounded counters in ticks of 10 ms. In a short window fewer than four ticks are no evidence,
 # and fewer than two do not even raise a warning.

@@ -102,7 +102,7 @@ def open_engine() -> Engine:
 
 
 def describe(path: Path) -> Description:
-    """The engine's description of itself; raises EngineError with one line."""
+    """The output of `iolab-engine describe`; raises EngineError with one line."""
     return _described(path, [], Description)
 
 

@@ -385,7 +385,7 @@ impl LoadFlags {
         refuse_others(&flags.map(|(flag, given)| (flag, given, Protocol::Http)), protocol)
     }
 
-    /// Refuses `-d 10s`, which is how wrk takes its duration: nobody means to send "10s" as a body.
+    /// Refuses `-d 10s`: in wrk this flag is the duration, and "10s" is no likely body.
     fn refuse_duration_as_body(&self) -> Result<(), Failure> {
         let body = self.body.as_deref().filter(|body| self.method.is_none() && parse_duration(body).is_ok());
         body.map_or(Ok(()), |body| {

@@ -416,7 +416,7 @@ fn parse_cpus(text: &str) -> Result<Cpus, String> {
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    // The tip to pass a flag as a value helps nobody.
+    // Omit clap's tip to pass the flag as a value: the user misspelt a flag.
     let is_said = |line: &&str| {
         !(line.is_empty() || line.starts_with("For more information") || line.starts_with("tip: to pass '"))
     };
