@@ -17,6 +17,8 @@ Bound = Literal["exact", "at least", "at most", "unknown"]
 BOUND_SIGNS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
 # A bound on a ratio is the opposite bound on its inverse.
 _INVERSE: dict[Bound, Bound] = {"exact": "exact", "at least": "at most", "at most": "at least", "unknown": "unknown"}
+# Stands for an unknown figure.
+NOTHING = "–"
 # The last digit is worth at most this share of the interval, so rounding moves an end by at most half of that.
 STEP_SHARE_MAX = 0.25
 # More significant digits than these are noise on any machine.
@@ -79,6 +81,11 @@ def number(value: float, digits: int = 3, *, least: float = 1e-6) -> str:
 def one_in(share: float) -> str:
     """A usually small share, such as that of failed requests: `12 %`, or below 1 % `1 in 766,667`."""
     return f"{number(100 * share, 2)} %" if share >= 0.01 else f"1 in {number(1 / share)}"
+
+
+def words_of(name: str) -> str:
+    """A word of the record as printed: `machine busy`."""
+    return name.replace("_", " ")
 
 
 def gigabytes(size: int) -> str:

@@ -10,12 +10,10 @@ from iolab.capacity.progress import Probe, SearchState
 from iolab.capacity.sentences import disturbance_words
 from iolab.contract.types import percent
 from iolab.metrics import quantile_supported
-from iolab.wording import number
+from iolab.wording import NOTHING, number
 
 # Whether a run held the limits.
 WORDS: dict[Word, str] = {"holds": "yes", "breaks": "no", "generator": "no (generator)", "unjudged": "too few requests"}
-# What stands for a figure that is not known.
-NOTHING = "–"
 
 
 class Row(NamedTuple):

@@ -56,7 +56,7 @@ from iolab.metrics import COMPARED, Metric
 from iolab.plan.contestant import Contestant
 from iolab.report import matrix
 from iolab.results.records import WARNINGS, Break, Failure, Minute
-from iolab.wording import BOUND_SIGNS, duration, number, when, wrapped
+from iolab.wording import BOUND_SIGNS, duration, number, when, words_of, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and the divisor of its figures. CPU is the server's for
 # one request.
@@ -250,7 +250,7 @@ def outcome(event: TrialEnded) -> str:
         return f"failed: {result.failure.line}"
     measured = result.report or result.client
     rate = f"{measured.rate_per_s:,.0f} requests/s" if measured else "at rest" if result.server else "no report"
-    words = ", ".join(_spelt(warning.word) for warning in result.warnings if warning.discards)
+    words = ", ".join(words_of(warning.word) for warning in result.warnings if warning.discards)
     return f"discarded: {words}" if words else rate
 
 
@@ -544,7 +544,7 @@ def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     lines += [f"{'discarded trials' if discards else 'warnings'}: {line}" for discards, line in counted if line]
     if any(verdict.topology_changed for verdict in verdicts):
         lines.append(MOVED)
-    return lines + [f"{_spelt(word)}: {WARNINGS[word].advice}" for word in words]
+    return lines + [f"{words_of(word)}: {WARNINGS[word].advice}" for word in words]
 
 
 # How blocks with a changed core-to-core latency are handled.
@@ -616,7 +616,7 @@ def _counted(verdicts: Sequence[ComparisonVerdict], *, discards: bool) -> str:
         for each in verdict.warnings:
             if each.warning.discards == discards:
                 whose.setdefault(each.warning.word, Counter())[each.contestant] += each.trials
-    return ", ".join(f"{_spelt(word)} ({_whose(counts, tuple(measured))})" for word, counts in whose.items())
+    return ", ".join(f"{words_of(word)} ({_whose(counts, tuple(measured))})" for word, counts in whose.items())
 
 
 def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
@@ -624,11 +624,6 @@ def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
     if len(measured) > 1 and counts.keys() >= set(measured) and len(alike) == 1:
         return f"{alike.pop()} of each"
     return ", ".join(f"{title} {trials}" for title, trials in counts.items())
-
-
-def _spelt(word: str) -> str:
-    """A warning's word as printed."""
-    return word.replace("_", " ")
 
 
 def _level(level: Level, unit: float) -> str:

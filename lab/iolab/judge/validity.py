@@ -10,6 +10,7 @@ from iolab.contract.types import Frozen
 from iolab.judge.blocks import Used
 from iolab.plan.plan import Comparison
 from iolab.results.records import Result, TrialWarning
+from iolab.wording import words_of
 
 # If a larger share of blocks is discarded, disturbances of the machine decided which blocks were kept.
 DISCARDED_SHARE_MAX = 0.20
@@ -36,7 +37,7 @@ class FailureCount(Frozen):
 
 
 class DiscardReason(NamedTuple):
-    """What discarded trials: the word of a warning or the kind of a failure, in how many, and a line on the first."""
+    """What discarded most trials: the word of a warning or the kind of a failure, in how many, and its first line."""
 
     word: str
     is_warning: bool
@@ -46,7 +47,7 @@ class DiscardReason(NamedTuple):
     @property
     def title(self) -> str:
         """The word as a sentence writes it."""
-        return _spaced(self.word)
+        return words_of(self.word)
 
 
 def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], results: Sequence[Result]) -> dict[str, str]:
@@ -84,12 +85,7 @@ def _reasons(result: Result) -> Iterator[tuple[str, bool, str]]:
         yield "no_report", False, "no report"
     else:
         discarding = (each for each in result.warnings if each.discards)
-        yield from ((each.word, True, f"{_spaced(each.word)}: {each.detail}") for each in discarding)
-
-
-def _spaced(word: str) -> str:
-    """The word of a warning or the kind of a failure, as a sentence writes it."""
-    return word.replace("_", " ")
+        yield from ((each.word, True, f"{words_of(each.word)}: {each.detail}") for each in discarding)
 
 
 def inconclusive_of(results: Iterable[Result], complete: int, discarded: int) -> str | None:

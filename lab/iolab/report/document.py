@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from iolab.report import commands, drawing, formats
-from iolab.wording import BOUND_SIGNS
+from iolab.wording import BOUND_SIGNS, NOTHING, words_of
 
 # Texts stored with older runs, from before the sign had a space in front of it.
 PERCENT = re.compile(r"(?<=\d)%")
@@ -43,7 +43,7 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": lambda value: "–" if value is None else formats.number(value),
+        "number": lambda value: NOTHING if value is None else formats.number(value),
         "figure": formats.figure_cell,
         "bounded": lambda figure, bound, scale: BOUND_SIGNS[bound] + formats.figure_cell(figure, scale),
         "sign": lambda bound: BOUND_SIGNS[bound],
@@ -53,9 +53,9 @@ def templates() -> jinja2.Environment:
         "ratio": formats.ratio_text,
         "rank": formats.rank_text,
         "command": commands.folded,
-        "percent": lambda value: "–" if value is None else f"{value * 100:.0f} %",
+        "percent": lambda value: NOTHING if value is None else f"{value * 100:.0f} %",
         "spaced": lambda text: PERCENT.sub(" %", text),
-        "words": lambda text: str(text).replace("_", " "),
+        "words": lambda text: words_of(str(text)),
     }
     return environment
 

@@ -22,7 +22,7 @@ from iolab.plan.plan import Comparison, Place, Plan
 from iolab.plan.settings import Cell, Load, Path
 from iolab.report.charts import QuantileCurve
 from iolab.results.records import Result, ServerUsage
-from iolab.wording import Bound, number
+from iolab.wording import Bound, number, words_of
 
 # The next quantile needs a hundred thousand requests in each trial.
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
@@ -378,8 +378,3 @@ def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     return "unknown" if value is None else str(value)
-
-
-def words_of(name: str) -> str:
-    """A word of the record, for display."""
-    return name.replace("_", " ")

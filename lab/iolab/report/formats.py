@@ -11,7 +11,7 @@ from iolab.judge.levels import Level
 from iolab.judge.rankings import Ranked
 from iolab.metrics import Row
 from iolab.report.figures import Figure
-from iolab.wording import BOUND_SIGNS
+from iolab.wording import BOUND_SIGNS, NOTHING
 
 
 def number(value: float) -> str:
@@ -29,11 +29,11 @@ def level_text(level: Level, shown: Row) -> str:
 
 
 def figure_text(figure: Figure | None, scale: float = 1.0) -> str:
-    return "–" if figure is None else interval_text(*figure, scale)
+    return NOTHING if figure is None else interval_text(*figure, scale)
 
 
 def figure_cell(figure: Figure | None, scale: float = 1.0) -> Markup:
-    return Markup("–") if figure is None else stacked(figure.median, figure.low, figure.high, scale)
+    return Markup(NOTHING) if figure is None else stacked(figure.median, figure.low, figure.high, scale)
 
 
 def stacked(median: float, low: float | None, high: float | None, scale: float) -> Markup:

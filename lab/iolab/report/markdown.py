@@ -14,7 +14,7 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED
 from iolab.report import claim_table, commands, findings, formats, headline, matrix
 from iolab.report.drawing import clean
-from iolab.wording import when
+from iolab.wording import NOTHING, when
 
 # Tables with more rows are folded away, so that a comment stays short.
 ROWS_MAX = 16
@@ -77,14 +77,14 @@ def _ratios(found: ComparisonVerdict) -> Iterator[tuple[str, ...]]:
         for metric in COMPARED:
             each = found.estimate(metric, contestant, reference)
             known = each is not None and each.bound != "unknown"
-            text = formats.ratio_text(each) if each is not None and known else "–"
+            text = formats.ratio_text(each) if each is not None and known else NOTHING
             cells.append(f"**{text}**" if each is not None and known and each.word == "differs" else text)
         yield found.name, f"{_text(contestant)} / {_text(reference)}", *cells
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table; empty without rows, and folded away if it has many."""
-    body = ["| " + " | ".join(cell or "–" for cell in row) + " |" for row in rows]
+    body = ["| " + " | ".join(cell or NOTHING for cell in row) + " |" for row in rows]
     if not body:
         return []
     table = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *body, ""]

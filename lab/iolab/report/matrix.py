@@ -10,11 +10,10 @@ from typing import NamedTuple
 from iolab.judge.rankings import Ranked, Ranking
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import METRICS
-from iolab.wording import BOUND_SIGNS
+from iolab.wording import BOUND_SIGNS, NOTHING
 
 # The shares of the best at which a cell's shade gets one step darker.
 STEPS = (0.2, 0.5, 0.8, 0.95)
-NOTHING = "–"
 # The most contestants named in the head of a page.
 NAMED_MAX = 5
 

@@ -43,7 +43,7 @@ from iolab.report.figures import ContestantRow, RankRow
 from iolab.report.pictures import Drawing
 from iolab.results import layout
 from iolab.results.records import Result
-from iolab.wording import BOUND_SIGNS
+from iolab.wording import BOUND_SIGNS, words_of
 
 # Once comparisons need more drawings than this together, the rest get only their tables: each drawing takes a tenth of
 # a second to make and some kilobytes to load, and no reader scrolls through more.
@@ -233,7 +233,7 @@ def _discarded_words(verdicts: Sequence[ComparisonVerdict], results: Sequence[Re
     if not warned and not words:
         of = f"{discarded} of {formats.count(len(results), 'trial')}"
         return f"{of} discarded; discarded trials are not used. The table of warnings below has the reasons."
-    named = ", ".join(sorted(word.replace("_", " ") for word in words))
+    named = ", ".join(sorted(words_of(word) for word in words))
     return (
         f"{discarded} of {formats.count(len(results), 'trial')} discarded; discarded trials are not used. "
         f"Warnings: {named}. The table of warnings below counts the trials."

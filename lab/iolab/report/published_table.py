@@ -11,11 +11,9 @@ from iolab.plan.claims import Figure, Published
 from iolab.plan.plan import Plan
 from iolab.report.failures import Broken
 from iolab.report.figures import Counted
-from iolab.wording import number
+from iolab.wording import NOTHING, number
 
 NOT_PUBLISHED = "not published"
-# A figure or a ratio that is not known.
-NOTHING = "–"
 # As many digits as most published tables have.
 DIGITS = 4
 

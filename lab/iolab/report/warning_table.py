@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Plan
-from iolab.report.figures import words_of
 from iolab.results.records import Result
+from iolab.wording import NOTHING, words_of
 
 # With more contestants, the table of warnings has no column for each.
 WARNING_COLUMNS_MAX = 4
@@ -79,9 +79,9 @@ def warning_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Se
             details.append(WarningDetail(found.name, title, word, count, first))
     rows = []
     for word, (discards, advice) in kinds.items():
-        cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles]
+        cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else NOTHING for title in titles]
         if columns != titles:
-            named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != "–")
+            named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != NOTHING)
             cells = ["all that were measured" if counts[word] == measured else ", ".join(named)]
         rows.append(WarningRow(word, discards, tuple(cells), advice))
     rows.sort(key=lambda row: (not row.discards, -counts[row.word].total()))
